@@ -1,0 +1,1 @@
+"""Floor 2, journal: a session's permanent record."""
