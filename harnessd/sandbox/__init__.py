@@ -1,0 +1,1 @@
+"""Floor 2, sandbox: where commands run, and what they can reach."""
