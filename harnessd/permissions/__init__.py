@@ -1,0 +1,1 @@
+"""Floor 3, permissions: who may do what, and why."""
