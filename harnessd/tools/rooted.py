@@ -1,0 +1,207 @@
+"""How a file is opened, listed and replaced so that nothing can be slipped in between check and use.
+
+A path here is absolute and real: whoever decides about it resolved its links before. Each step is opened from the
+descriptor of the one before, and no step may be a link: one that appears afterwards is refused, not followed.
+All of this blocks; call it from a thread.
+"""
+
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from harnessd.ids import new_id
+
+LISTED_AT_MOST = 50_000
+
+
+class Unusable(Exception):
+    """The path cannot be used; the message is for the model."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One name in a folder; `size` is in bytes."""
+
+    name: str
+    kind: str
+    size: int
+
+
+def read_file(path: str, *, at_most: int) -> bytes | None:
+    """The bytes of a regular file of up to `at_most` bytes; None if there is no such file.
+
+    Raises `Unusable` for anything else (folder, device, link, too large) and for a path that leads through a link.
+    """
+    real = PurePosixPath(path)
+    try:
+        with _folder(real.parent) as folder:
+            handle = os.open(real.name, _READ, dir_fd=folder)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise _unusable(error, real) from None
+    with os.fdopen(handle, "rb") as file:
+        status = os.fstat(handle)
+        if not stat.S_ISREG(status.st_mode):
+            raise Unusable(f"{real.name} is {_kind(status.st_mode)}, not a file")
+        if status.st_size > at_most:
+            raise Unusable(f"{real.name} has {status.st_size:,} bytes; only files of up to {at_most:,} can be opened")
+        # What it has, and one byte to see whether it grew: a buffer for the most it may have takes longer than reading.
+        data = file.read(status.st_size + 1)
+        if len(data) > status.st_size:
+            data += file.read(at_most + 1 - len(data))
+    if len(data) > at_most:
+        raise Unusable(f"{real.name} grew beyond {at_most:,} bytes while it was read")
+    return data
+
+
+def list_folder(path: str) -> list[Entry] | None:
+    """The entries of a folder by name, of a very large one the first found; None if it is no folder."""
+    real = PurePosixPath(path)
+    try:
+        with _folder(real) as folder, os.scandir(folder) as scan:
+            names = sorted(entry.name for entry, _ in zip(scan, range(LISTED_AT_MOST), strict=False))
+            return [_entry(folder, name) for name in names]
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise _unusable(error, real) from None
+
+
+def replace_file(path: str, data: bytes, *, expected: bytes | None) -> None:
+    """Puts `data` in place of the file in one step; folders on the way are made. The mode of the file is kept.
+
+    `expected` is what the file must still hold (None: it must not exist). Raises `Unusable` if it does not, or as
+    `read_file` does; the file is then as it was.
+    """
+    real = PurePosixPath(path)
+    try:
+        with _folder(real.parent, make=True) as folder:
+            _replace(folder, real.name, data, expected)
+    except OSError as error:
+        raise _unusable(error, real) from None
+
+
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_STEP = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+@contextmanager
+def _folder(path: PurePosixPath, *, make: bool = False) -> Iterator[int]:
+    """A descriptor of the folder, reached step by step from the root of the machine."""
+    handle = os.open("/", _STEP)
+    try:
+        steps = path.parts[1:]
+        for number, step in enumerate(steps, 1):
+            if step == ".." or not path.is_absolute():
+                raise Unusable(f"{path} is not a plain path")
+            below = _open_step(handle, step, _FOLDER if number == len(steps) else _STEP, make=make)
+            os.close(handle)
+            handle = below
+        yield handle
+    finally:
+        os.close(handle)
+
+
+def _open_step(folder: int, step: str, flags: int, *, make: bool) -> int:
+    try:
+        return os.open(step, flags, dir_fd=folder)
+    except FileNotFoundError:
+        if not make:
+            raise
+    with suppress(FileExistsError):
+        os.mkdir(step, dir_fd=folder)
+    return os.open(step, flags, dir_fd=folder)
+
+
+def _replace(folder: int, name: str, data: bytes, expected: bytes | None) -> None:
+    mode = _check(folder, name, expected)
+    temporary = f".{new_id('tmp')}.tmp"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    handle = os.open(temporary, flags, 0o666, dir_fd=folder)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            if mode is not None:
+                os.fchmod(handle, mode)
+            os.fsync(handle)
+        _check(folder, name, expected)
+        if expected is None:
+            _move_new(folder, temporary, name)
+        else:
+            os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(temporary, dir_fd=folder)
+        raise
+    os.fsync(folder)
+
+
+def _move_new(folder: int, temporary: str, name: str) -> None:
+    """A link, unlike a rename, never replaces what somebody else made meanwhile."""
+    try:
+        os.link(temporary, name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
+    except OSError as error:
+        if error.errno not in {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS}:
+            raise
+        # A file system without hard links (FAT, some network ones).
+        os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+    else:
+        os.unlink(temporary, dir_fd=folder)
+
+
+def _check(folder: int, name: str, expected: bytes | None) -> int | None:
+    """The mode of the file if it holds `expected`; None if it should not exist and does not."""
+    try:
+        handle = os.open(name, _READ, dir_fd=folder)
+    except FileNotFoundError:
+        if expected is None:
+            return None
+        raise Unusable(f"{name} is gone since it was read; nothing was written") from None
+    with os.fdopen(handle, "rb") as file:
+        status = os.fstat(handle)
+        if not stat.S_ISREG(status.st_mode):
+            raise Unusable(f"{name} is {_kind(status.st_mode)}, not a file")
+        if expected is None:
+            raise Unusable(f"{name} was made by somebody else meanwhile; read it first. Nothing was written")
+        if status.st_size != len(expected) or file.read(len(expected) + 1) != expected:
+            raise Unusable(f"{name} changed since it was read; read it again. Nothing was written")
+    return stat.S_IMODE(status.st_mode)
+
+
+def _entry(folder: int, name: str) -> Entry:
+    try:
+        status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except OSError:
+        return Entry(name, "gone", 0)
+    return Entry(name, _kind(status.st_mode), status.st_size)
+
+
+def _kind(mode: int) -> str:
+    for test, kind in _KINDS:
+        if test(mode):
+            return kind
+    return "a device"
+
+
+_KINDS = (
+    (stat.S_ISREG, "a file"),
+    (stat.S_ISDIR, "a folder"),
+    (stat.S_ISLNK, "a link"),
+    (stat.S_ISFIFO, "a pipe"),
+    (stat.S_ISSOCK, "a socket"),
+)
+
+
+def _unusable(error: OSError, path: PurePosixPath) -> Unusable:
+    if error.errno in {errno.ELOOP, errno.EMLINK, errno.ENOTDIR}:
+        return Unusable(f"{path.name}: a step of the path is a link or no folder")
+    if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+        return Unusable(f"the disk is full; {path.name} is unchanged")
+    return Unusable(f"{path.name}: {(error.strerror or type(error).__name__).lower()}")
