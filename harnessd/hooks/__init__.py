@@ -1,0 +1,1 @@
+"""Floor 5, hooks: what happens around the loop, one file each."""

@@ -1,0 +1,38 @@
+"""after_tool: an oversized result goes to a file; the model keeps its beginning, its end and a reference.
+
+What is too long, and what of it the model sees, says `tools.trim`; this keeps the whole.
+"""
+
+import hashlib
+import os
+from pathlib import Path
+
+import anyio
+
+from harnessd.facts.event import ToolResultEvicted
+from harnessd.hooks.context import RunContext
+
+
+async def evict(context: RunContext, call_id: str, text: str) -> ToolResultEvicted | None:
+    """Puts the whole text of a call's result on disk and says where; None if the disk refuses."""
+    state = context.state
+    path = context.home.evicted(state.agent_id, state.session_id) / f"{call_id}.txt"
+    data = text.encode("utf-8", "replace")
+    try:
+        await anyio.to_thread.run_sync(_write, path, data)
+    except OSError:
+        return None
+    return ToolResultEvicted(
+        tool_call_id=call_id,
+        content_ref=str(path.relative_to(context.home.path)),
+        size=len(data),
+        sha256=hashlib.sha256(data).hexdigest(),
+    )
+
+
+def _write(path: Path, data: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
