@@ -1,0 +1,182 @@
+"""What the operator has set: flags, then `HARNESSD_*`, then `harnessd.yaml`, then defaults.
+
+The operator's settings lie outside every home. A home can narrow them, never widen.
+"""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic.alias_generators import to_camel
+
+from harnessd.errors import UsageError
+from harnessd.facts.run import Budget, Mode
+
+FILE = "harnessd.yaml"
+_LIMITS = tuple(Budget.model_fields)
+TieredKind = Literal["memory", "users", "skills", "agents", "knowledge", "tools", "subagents", "graphs", "evals"]
+
+
+class _Strict(BaseModel):
+    """Settings grant power, so a misspelt one is an error and not a silent default."""
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        alias_generator=to_camel,
+        validate_by_name=True,
+        validate_by_alias=True,
+        defer_build=True,
+    )
+
+
+class Ceiling(_Strict):
+    """The most that any home may grant itself."""
+
+    mode: Mode = "auto"
+    budget: Budget = Budget()
+
+    @field_validator("budget")
+    @classmethod
+    def _only_known_limits(cls, budget: Budget) -> Budget:
+        """A limit that is not understood must not be ignored."""
+        if budget.model_extra:
+            raise ValueError(f"no limit is called {', '.join(budget.model_extra)}; there are {', '.join(_LIMITS)}")
+        return budget
+
+
+class Rules(_Strict):
+    """The operator's own rules; they stand before those of a home."""
+
+    allow: tuple[str, ...] = ()
+    ask: tuple[str, ...] = ()
+    deny: tuple[str, ...] = ()
+
+
+class OperatorHooks(_Strict):
+    """Programs of the operator's, asked before each tool call: argument lists, not shell lines."""
+
+    before_tool: tuple[tuple[str, ...], ...] = ()
+
+
+class Settings(_Strict):
+    """Everything the operator can set. Paths are absolute; `resume_within` is seconds."""
+
+    workspaces: Path = Path()
+    state_dir: Path = Path()
+    model: str | None = None
+    small_model: str | None = None
+    api_base: str | None = None
+    host: str = "127.0.0.1"
+    port: int = Field(default=7433, ge=0, le=65535)
+    log: Literal["debug", "info", "warning", "error"] = "warning"
+    ceiling: Ceiling = Ceiling()
+    tiers: dict[TieredKind, Literal["auto", "ask", "locked"]] = Field(default_factory=dict)
+    rules: Rules = Rules()
+    hooks: OperatorHooks = OperatorHooks()
+    trusted_links: tuple[Path, ...] = ()
+    allow_env: tuple[str, ...] = ()
+    resume_within: float = 6 * 3600
+    mcp_connect_timeout: float = Field(default=20.0, gt=0)
+
+    @property
+    def secrets_file(self) -> Path:
+        """The secret store: `NAME=value` lines, readable by the operator alone."""
+        return self.state_dir / "secrets"
+
+
+_FROM_ENV = {
+    "HARNESSD_WORKSPACES": "workspaces",
+    "HARNESSD_STATE": "state_dir",
+    "HARNESSD_HOST": "host",
+    "HARNESSD_PORT": "port",
+    "HARNESSD_MODEL": "model",
+    "HARNESSD_LOG": "log",
+}
+
+
+def load_settings(flags: Mapping[str, object] | None = None, env: Mapping[str, str] | None = None) -> Settings:
+    """The settings in force; `flags` are by field name, None counts as not given.
+
+    Raises `UsageError` that names the flag, the variable or the file and field.
+    """
+    environment = os.environ if env is None else env
+    given = {name: value for name, value in (flags or {}).items() if value is not None}
+    from_env = {field: environment[name] for name, field in _FROM_ENV.items() if environment.get(name)}
+    places = _places(given, from_env, environment)
+    from_files: dict[str, Any] = {}
+    for folder in (places["workspaces"], places["state_dir"]):
+        from_files |= _read(folder / FILE)
+    merged = from_files | from_env | given | places
+    try:
+        return Settings.model_validate(merged)
+    except ValidationError as error:
+        raise _explain(error, given, from_env, places) from None
+
+
+def read_secrets(path: Path) -> dict[str, str]:
+    """The secret store at `path`, by name; empty if there is none. Raises `UsageError` if others may read it."""
+    try:
+        if path.stat().st_mode & 0o077:
+            raise UsageError("the secret store can be read by others", where=str(path), hint=f"run: chmod 600 {path}")
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError:
+        return {}
+    pairs = (line.partition("=") for line in lines if "=" in line and not line.lstrip().startswith("#"))
+    return {name.strip(): value.strip() for name, _, value in pairs}
+
+
+def _places(given: Mapping[str, object], from_env: Mapping[str, str], env: Mapping[str, str]) -> dict[str, Path]:
+    """Where homes and state lie; these two are needed before any file can be read."""
+    user = Path(env.get("HOME") or Path.home())
+    state_home = Path(env.get("XDG_STATE_HOME") or user / ".local" / "state")
+    defaults = {"workspaces": user / "harnessd" / "workspaces", "state_dir": state_home / "harnessd"}
+    places: dict[str, Path] = {}
+    for field, default in defaults.items():
+        value = given.get(field) or from_env.get(field) or default
+        places[field] = Path(os.path.abspath(Path(str(value)).expanduser()))  # noqa: PTH100
+    return places
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """The settings in one `harnessd.yaml`, by field name; nothing if there is no such file."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return {}
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"cannot be read: {error}", where=str(path), hint="mend or move the file") from None
+    import yaml  # only an operator who has such a file pays for it
+
+    try:
+        data = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        place = f"{path}:{mark.line + 1}" if mark else str(path)
+        raise UsageError("is no valid YAML", where=place, hint="mend that line or move the file") from None
+    if data is None:
+        return {}
+    if not isinstance(data, dict):
+        raise UsageError("must hold settings by name", where=str(path), hint="write lines such as: model: auto")
+    fields = {to_camel(name): name for name in Settings.model_fields}
+    return {fields.get(str(key), str(key)): value for key, value in data.items()}
+
+
+def _explain(
+    error: ValidationError, given: Mapping[str, object], from_env: Mapping[str, str], places: Mapping[str, Path]
+) -> UsageError:
+    """Names where the first bad setting came from."""
+    first = error.errors()[0]
+    field = str(first["loc"][0])
+    dotted = ".".join(to_camel(str(part)) for part in first["loc"])
+    variables = {name: variable for variable, name in _FROM_ENV.items()}
+    if field in given:
+        where = f"--{field.replace('_', '-')}"
+    elif field in from_env:
+        where = variables[field]
+    else:
+        files = [str(places[one] / FILE) for one in ("state_dir", "workspaces") if (places[one] / FILE).exists()]
+        where = f"{' or '.join(files) or FILE}: {dotted}"
+    return UsageError(first["msg"], where=where, hint="see the settings in the documentation, or remove this one")

@@ -1,0 +1,244 @@
+"""One home at work: what all its sessions share, and how a run of it is prepared, judged and run."""
+
+import os
+import time
+from dataclasses import dataclass, replace
+
+import anyio
+
+from harnessd.daemon.config import Settings
+from harnessd.errors import HistoryError
+from harnessd.facts.message import UserMessage, text_of
+from harnessd.facts.run import Approval, Decision, Mode, Trigger
+from harnessd.facts.state import OpenCall
+from harnessd.home.change import ANY, Change, PutFile
+from harnessd.home.definition import Definition
+from harnessd.home.door import Author, Cause, Committed, Door
+from harnessd.home.executables import executable_hash, programs
+from harnessd.home.layout import TOOLS, Home
+from harnessd.home.pin import Pinned, Pinner
+from harnessd.home.reader import DefinitionReader
+from harnessd.home.rules_text import with_allow_rule
+from harnessd.home.secrets import find_secrets
+from harnessd.home.tiers import Tier, Tiers, tier_of
+from harnessd.home.trust import TrustStore
+from harnessd.hooks.chain import Chain
+from harnessd.hooks.context import RunContext
+from harnessd.hooks.tool_result_eviction import evict
+from harnessd.journal.ledger import Ledger
+from harnessd.loop.endings import Ending, Waiting, nudged, seconds_left
+from harnessd.loop.run import run
+from harnessd.loop.turn import Turns
+from harnessd.permissions.call import GateCall, Target, changed_targets
+from harnessd.permissions.gate import GateContext, child_modes, decide
+from harnessd.permissions.hooks import Hook
+from harnessd.permissions.paths import Roots, find_roots
+from harnessd.permissions.rules import rule_for
+from harnessd.tools.pipeline import Ready, TurnScope, run_calls
+from harnessd.tools.pipeline import Waiting as CallsWaiting
+from harnessd.tools.seen import Seen
+from harnessd.tools.servers import Servers
+from harnessd.tools.tool import Outcome, ToolContext
+
+NOBODY_TO_ASK = "nobody can be asked while a subagent works, so it is denied"
+OPERATOR = Author(kind="operator", name="operator", email="operator@localhost")
+
+
+@dataclass(frozen=True)
+class Resident:
+    """The parts of one home, made once in a process by `assemble`; nothing in here belongs to a session."""
+
+    home: Home
+    settings: Settings
+    pinner: Pinner
+    reader: DefinitionReader
+    door: Door
+    tiers: Tiers
+    servers: Servers
+    trust: TrustStore
+    chain: Chain
+    turns: Turns
+    hooks: tuple[Hook, ...]
+    secrets: tuple[str, ...]
+
+    def read(self, user_id: str | None = None) -> tuple[Pinned, Definition]:
+        """The home as it is now. Blocks."""
+        pinned = self.pinner.pin()
+        return pinned, self.reader.read(pinned, user_id)
+
+    def trusted(self, definition: Definition) -> bool:
+        """Whether the home may start the processes that `definition` declares."""
+        return self.trust.is_trusted(self.home, executable_hash(definition))
+
+    def prepare(self, ledger: Ledger, run_id: str, trigger: Trigger, seen: Seen) -> RunContext:
+        """A fresh working set for a run of the session that knows what is `seen`; the hooks fill it."""
+        return RunContext(home=self.home, ledger=ledger, run_id=run_id, trigger=trigger, seen=seen)
+
+    async def run(self, context: RunContext) -> Ending | Waiting:
+        """Runs it, or goes on with it."""
+        return await run(context, self.turns)
+
+    async def run_calls(self, context: RunContext) -> tuple[str, ...]:
+        """Runs the open calls of the turn by the rules that stand in the home at this moment."""
+        await self.chain.run_before_model(context)
+        roots = await self._roots_of(context)
+        active, definition = context.run, context.home_now
+        last = context.state.messages[-1] if len(context.state.messages) else None
+        scope = TurnScope(context.run_id, active.turn_id or "", last.id if last else "")
+
+        async def ask_gate(call: GateCall) -> Decision:
+            run_here = programs(definition, roots.home) if changed_targets(call) else ()
+            return await decide(call, replace(self._gate_context(context), programs=run_here))
+
+        async def after(ready: Ready, tool_context: ToolContext, outcome: Outcome) -> Outcome:
+            if outcome.wrote is not None:
+                path, blob = outcome.wrote
+                context.own_writes[path] = blob
+                if tool_context.approved:
+                    await anyio.to_thread.run_sync(self._keep_trust, context.home_now)
+            call = ready.call.model_copy(update={"arguments": ready.arguments, "effect": ready.effect})
+            return nudged(context.run, await self.chain.run_after_tool(context, call, outcome))
+
+        done = await run_calls(
+            context.ledger,
+            scope,
+            active.calls,
+            toolbox=context.toolbox,
+            decide=ask_gate,
+            context_for=lambda call: self._tool_context(context, roots, call),
+            after=(after,),
+            results=definition.tools.results,
+            evict=lambda call_id, text: evict(context, call_id, text),
+            stopping=lambda: context.run.status == "stopping",
+        )
+        return done.approvals if isinstance(done, CallsWaiting) else ()
+
+    def rule_for(self, approval: Approval) -> str | None:
+        """The narrowest allow rule that would let the same call through; None if no rule may lift this ask."""
+        if any(answer.safety and answer.verdict == "ask" for answer in approval.policy.answers):
+            return None
+        path = approval.arguments.get("path")
+        targets: tuple[Target, ...] = ()
+        if isinstance(path, str):
+            relative = os.path.normpath(path)
+            targets = (Target(path=str(self.home.path / relative), access="write", within="home", home_path=relative),)
+        server = approval.tool_name.startswith("mcp__")
+        call = GateCall(
+            tool=approval.tool_name,
+            own_name=approval.tool_name,
+            kind="mcp" if server else "builtin",
+            arguments=approval.arguments,
+            targets=targets,
+        )
+        return rule_for(call)
+
+    async def reload(self) -> None:
+        """Reads the home anew now; servers that failed are tried again at the next turn."""
+        await anyio.to_thread.run_sync(self.read)
+
+    async def allow_always(self, rule: str) -> None:
+        """Writes an allow rule into tools.json, as the operator. Raises `HistoryError` if the home refuses."""
+        path = self.home.path / TOOLS
+        raw = await anyio.to_thread.run_sync(lambda: path.read_bytes() if path.exists() else b"{}\n")
+        change = Change(TOOLS, PutFile(with_allow_rule(raw, rule)), ANY)
+        answer = await self.door.commit(change, OPERATOR, Cause(agent=self.home.name, origin="user"), allow_tier="ask")
+        if not isinstance(answer, Committed):
+            raise HistoryError(f"the rule {rule} could not be written", where=str(path), hint=str(answer))
+
+    def _keep_trust(self, before: Definition) -> None:
+        """What a person approved needs no second look: a home that was trusted stays so. Blocks."""
+        if self.trusted(before):
+            _, now = self.read()
+            self.trust.trust(self.home, executable_hash(now))
+
+    async def _roots_of(self, context: RunContext) -> Roots:
+        """Where the agent may go; looked up once a run, and again when the settings changed."""
+        settings = context.home_now.settings
+        if context.roots is None or context.roots[0] is not settings:
+            context.roots = (settings, await anyio.to_thread.run_sync(self._roots, context))
+        return context.roots[1]
+
+    def _roots(self, context: RunContext) -> Roots:
+        state, settings = context.state, context.home_now.settings
+
+        def tier(path: str) -> Tier:
+            return tier_of(path, state.user_id, tiers=self.tiers)
+
+        return find_roots(
+            self.home.path,
+            tier,
+            workdirs=settings.workdirs,
+            hidden=(self.settings.workspaces, self.settings.state_dir),
+            visible=(
+                self.home.evicted(state.agent_id, state.session_id),
+                self.home.artifacts(state.agent_id, state.session_id),
+            ),
+            user_id=state.user_id,
+        )
+
+    def _gate_context(self, context: RunContext) -> GateContext:
+        known: dict[str, tuple[str, ...]] = {}
+        for tool in context.toolbox.tools:
+            known[tool.own_name] = (*known.get(tool.own_name, ()), tool.name)
+        mode, ceiling = context.asked_mode, self.settings.ceiling.mode
+        parents: tuple[Mode, ...] = ()
+        allowed = context.state.toolkit.allowed
+        if context.above is not None:
+            over = self._gate_context(context.above)
+            mode, ceiling, parents = child_modes(over, mode)
+            allowed = over.session_allowed
+        return GateContext(
+            mode=mode,
+            ceiling=ceiling,
+            parents=parents,
+            rules=context.rules,
+            request=_request(context),
+            session_allowed=allowed,
+            known_tools=known,
+            nobody_to_ask="" if context.above is None else NOBODY_TO_ASK,
+            hooks=self.hooks,
+            secret_values=self.secrets,
+            secret_kinds=lambda text: [found.kind for found in find_secrets(text)],
+        )
+
+    def _tool_context(self, context: RunContext, roots: Roots, call: OpenCall) -> ToolContext:
+        state, active = context.state, context.run
+        left = seconds_left(active, context.turn_seconds)
+        return ToolContext(
+            home=self.home,
+            session_id=state.session_id,
+            agent_id=state.agent_id,
+            run_id=context.run_id,
+            turn_id=active.turn_id or "",
+            call_id=call.call.id,
+            author=Author(kind="agent", name=self.home.name, email=f"{self.home.name}@harnessd"),
+            cause=Cause(
+                agent=state.agent_id,
+                session=state.session_id,
+                run=context.run_id,
+                call=call.call.id,
+                pin=active.pin,
+                model=active.answered_by or context.model,
+                origin=state.context_origin,
+            ),
+            door=self.door,
+            roots=roots,
+            definition=context.home_now,
+            seen=context.seen,
+            user_id=state.user_id,
+            origin=state.context_origin,
+            found=state.toolkit.found,
+            deadline=None if left is None else time.monotonic() + left,
+        )
+
+
+def _request(context: RunContext) -> str:
+    """The user's own words that the run is about: the last input in the context."""
+    if context.above is not None:
+        return _request(context.above)  # the task is the parent agent's text, not the user's
+    if context.request is None:
+        messages = context.state.messages
+        inputs = (messages[at] for at in range(len(messages) - 1, -1, -1))
+        words = next((m for m in inputs if isinstance(m, UserMessage) and m.kind == "input"), None)
+        context.request = text_of(words) if words else ""
+    return context.request
