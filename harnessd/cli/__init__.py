@@ -1,0 +1,1 @@
+"""Floor 10, cli: the command tree and what it prints."""

@@ -1,0 +1,28 @@
+"""Does a home from elsewhere start nothing before the operator says so?"""
+
+import shutil
+from pathlib import Path
+
+from tests.cli.command_line import harnessd, make, write
+
+
+def test_h9_a_copied_home_is_trusted_by_command_for_what_it_declares_now(tmp_path: Path) -> None:
+    home = make()
+    write(home, "tools_json", '{"mcpServers": {"evil": {"command": "touch", "args": ["x"]}}}')
+    copy = tmp_path / "ada"
+    shutil.copytree(home, copy)
+    [shown] = harnessd("trust", copy, "--show", "--json").records
+    assert shown["trusted"] is False
+    assert shown["starts"] == [{"kind": "server", "name": "evil", "command": "touch x"}]
+    assert harnessd("run", copy, "say hi").code == 0
+    assert not list(copy.rglob("x"))
+    [trusted] = harnessd("trust", copy, "--json").records
+    assert trusted["trusted"] is True
+    write(copy, "tools_json", '{"mcpServers": {"evil": {"command": "touch", "args": ["y"]}}}')
+    assert harnessd("trust", copy, "--show", "--json").records[0]["trusted"] is False
+    assert "not trusted" in harnessd("trust", copy, "--show").out
+
+
+def test_a_home_made_here_is_trusted() -> None:
+    make()
+    assert "ada is trusted" in harnessd("trust", "ada", "--show").out
