@@ -1,0 +1,1 @@
+"""What a turn, a start and an idle session cost; run with `python -m benchmarks.turns`."""
