@@ -1,0 +1,33 @@
+"""Do the benchmarks still run? What they measure is for people to read, not for a test to judge."""
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks.bare import run_bare
+from benchmarks.homes import make_home
+from benchmarks.server import Kind, model_server
+from benchmarks.turns import Driver, Row, table
+
+TURNS = 5
+
+
+@pytest.mark.parametrize("kind", ["lean", "scripted"])
+def test_the_bare_loop_takes_as_many_turns_as_it_is_told(kind: Kind, tmp_path: Path) -> None:
+    home = make_home(tmp_path / "bare")
+    with model_server(kind) as server:
+        assert run_bare(server, TURNS, home) == TURNS
+        assert len(server.arrivals()) == TURNS
+        assert server.arrivals() == []
+
+
+def test_harnessd_takes_as_many_turns_as_it_is_told(tmp_path: Path) -> None:
+    home = make_home(tmp_path / "full", skills=3)
+    with model_server() as server:
+        Driver(server, tmp_path / "state").ask("turns", home, TURNS)
+        assert len(server.arrivals()) == TURNS
+
+
+def test_the_table_shows_what_was_missed() -> None:
+    shown = table([Row("fast", 1, "ms", 2), Row("slow", 3, "ms", 2), Row("free", 3, "ms")])
+    assert [("MISSED" in line) for line in shown.splitlines()[1:]] == [False, True, False]
