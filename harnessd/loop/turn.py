@@ -102,7 +102,9 @@ class Turns:
             untried = [model for model in context.home_now.settings.fallback_models if model not in tried]
             match plan_retry(answer, attempt, untried, compacted=compacted):
                 case Wait(seconds):
-                    _record_retry(context, answer, attempt, TurnRetried(action="wait", wait_seconds=seconds))
+                    _record_retry(
+                        context, answer, attempt, TurnRetried(action="wait", wait_seconds=seconds, model=tried[-1])
+                    )
                     attempt += 1
                     with interruptible(context) as scope:
                         await self.sleep(seconds)
@@ -111,7 +113,7 @@ class Turns:
                     attempt = 1
                     tried.append(model)
                 case Compact():
-                    _record_retry(context, answer, attempt, TurnRetried(action="compact"))
+                    _record_retry(context, answer, attempt, TurnRetried(action="compact", model=tried[-1]))
                     compacted = True
                     with interruptible(context) as scope:
                         await self.compact(context)
@@ -226,7 +228,6 @@ def _record_retry(context: RunContext, failure: ModelFailure, attempt: int, plan
             update={
                 "attempt": attempt,
                 "failure": _recorded(failure),
-                "model": plan.model or context.model,
                 "usage": failure.usage or Usage(),
             }
         )
