@@ -11,16 +11,17 @@ from harnessd.errors import HistoryError
 from harnessd.facts.message import UserMessage, text_of
 from harnessd.facts.run import Approval, Decision, Mode, Trigger
 from harnessd.facts.state import OpenCall
-from harnessd.home.change import ANY, Change, PutFile
+from harnessd.home.change import Change, PutFile
 from harnessd.home.definition import Definition
-from harnessd.home.door import Author, Cause, Committed, Door
+from harnessd.home.door import Author, Cause, Committed, Conflicted, Door, NeedsApproval, Refused
 from harnessd.home.executables import executable_hash, programs
 from harnessd.home.layout import TOOLS, Home
 from harnessd.home.pin import Pinned, Pinner
 from harnessd.home.reader import DefinitionReader
-from harnessd.home.rules_text import with_allow_rule
+from harnessd.home.rules_text import NoPlace, with_allow_rule
 from harnessd.home.secrets import find_secrets
 from harnessd.home.tiers import Tier, Tiers, tier_of
+from harnessd.home.tree import blob_id
 from harnessd.home.trust import TrustStore
 from harnessd.hooks.chain import Chain
 from harnessd.hooks.context import RunContext
@@ -41,6 +42,7 @@ from harnessd.tools.servers import Servers
 from harnessd.tools.tool import Outcome, ToolContext
 
 NOBODY_TO_ASK = "nobody can be asked while a subagent works, so it is denied"
+ONCE = "mend or commit the file first, or allow the call once"
 OPERATOR = Author(kind="operator", name="operator", email="operator@localhost")
 
 
@@ -138,12 +140,24 @@ class Resident:
 
     async def allow_always(self, rule: str) -> None:
         """Writes an allow rule into tools.json, as the operator. Raises `HistoryError` if the home refuses."""
+        await anyio.to_thread.run_sync(self._allow_always, rule)
+
+    def _allow_always(self, rule: str) -> None:
         path = self.home.path / TOOLS
-        raw = await anyio.to_thread.run_sync(lambda: path.read_bytes() if path.exists() else b"{}\n")
-        change = Change(TOOLS, PutFile(with_allow_rule(raw, rule)), ANY)
-        answer = await self.door.commit(change, OPERATOR, Cause(agent=self.home.name, origin="user"), allow_tier="ask")
-        if not isinstance(answer, Committed):
-            raise HistoryError(f"the rule {rule} could not be written", where=str(path), hint=str(answer))
+        _, before = self.read()
+        raw = path.read_bytes() if path.exists() else None
+        new = with_allow_rule(b"{}\n" if raw is None else raw, rule)
+        if isinstance(new, NoPlace):
+            raise HistoryError(f"the rule {rule} can't be written: {new.message}", where=str(path), hint=ONCE)
+        change = Change(TOOLS, PutFile(new), None if raw is None else blob_id(raw))
+        answer = self.door.commit_now(change, OPERATOR, Cause(origin="user"), "ask")
+        match answer:
+            case Committed() | Refused(code="no-change"):
+                self._keep_trust(before)
+            case Refused(message=message) | Conflicted(message=message):
+                raise HistoryError(f"the rule {rule} can't be written: {message}", where=str(path), hint=ONCE)
+            case NeedsApproval():
+                raise HistoryError(f"the rule {rule} can't be written: it is locked", where=str(path), hint=ONCE)
 
     def _keep_trust(self, before: Definition) -> None:
         """What a person approved needs no second look: a home that was trusted stays so. Blocks."""

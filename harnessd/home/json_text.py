@@ -22,7 +22,11 @@ class JsonText:
 
     def place(self, path: Sequence[str | int]) -> tuple[int, int]:
         """Line and column, from 1, of the value at `path`, or of the nearest value around it."""
-        return _line_column(self.text, _locate(self.text, path))
+        return _line_column(self.text, self.offset(path))
+
+    def offset(self, path: Sequence[str | int]) -> int:
+        """Where in the text the value at `path` begins, or the nearest value around it."""
+        return _locate(self.text, path)
 
 
 def read_json(text: str, path: str) -> JsonText | Problem:

@@ -1,32 +1,56 @@
 """How an allow rule is put into the text of tools.json, leaving everything else as its writer wrote it."""
 
+import codecs
 import json
 import re
+from dataclasses import dataclass
+
+from harnessd.home.json_text import read_json
+from harnessd.home.layout import TOOLS
+from harnessd.home.problem import Problem
+from harnessd.home.tools_file import read_tools
 
 
-def with_allow_rule(raw: bytes, rule: str) -> bytes:
-    """`raw` with `rule` in its `allow` list; the same bytes if it stands there. Comments and layout stay.
+@dataclass(frozen=True, slots=True)
+class NoPlace:
+    """The rule cannot be put into this text: it is broken, or the rule would not count there."""
 
-    Raises `ValueError` if no place for it can be found.
-    """
-    text = raw.decode("utf-8-sig")
+    message: str
+
+
+def with_allow_rule(raw: bytes, rule: str) -> bytes | NoPlace:
+    """`raw` with `rule` in its `allow` list; the same bytes if it stands there. Comments and layout stay."""
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return NoPlace("it is no text in UTF-8")
+    parsed = read_json(text, TOOLS)
+    if isinstance(parsed, Problem):
+        return NoPlace(str(parsed))
+    if not isinstance(parsed.value, dict):
+        return NoPlace("it holds no object")
+    allow = parsed.value.get("allow", [])
+    if not isinstance(allow, list):
+        return NoPlace("its allow is no list")
+    if rule in allow:
+        return raw
     quoted = json.dumps(rule, ensure_ascii=False)
-    found = re.search(r'"allow"\s*:\s*\[', text)
-    if found is not None:
-        end = text.index("]", found.end())
-        inside = text[found.end() : end]
-        if quoted in inside:
-            return raw
-        if not inside.strip():
-            changed = text[: found.end()] + quoted + text[end:]
-        else:
-            separator = re.match(r"\s*", inside)
-            space = separator.group() if separator else ""
-            changed = text[: found.end()] + space + quoted + "," + (inside if space else " " + inside) + text[end:]
+    if "allow" in parsed.value:
+        changed = _inserted(text, parsed.offset(("allow",)) + 1, quoted, first_of=allow)
     else:
-        start = text.find("{")
-        if start < 0:
-            raise ValueError("tools.json holds no object")
-        empty = not text[start + 1 :].strip().rstrip("}").strip()
-        changed = f'{text[: start + 1]}\n  "allow": [{quoted}]{"" if empty else ","}{text[start + 1 :]}'
-    return changed.encode()
+        changed = _inserted(text, parsed.offset(()) + 1, f'"allow": [{quoted}]', first_of=parsed.value)
+    mark = codecs.BOM_UTF8 if raw.startswith(codecs.BOM_UTF8) else b""
+    new = mark + changed.encode()
+    tools, _ = read_tools(new)
+    if tools is None or rule not in tools.allow:
+        return NoPlace("the rule would not count in it")
+    return new
+
+
+def _inserted(text: str, at: int, item: str, *, first_of: list[object] | dict[str, object]) -> str:
+    """`text` with `item` before what the list or object holds that was opened just before `at`, laid out like it."""
+    if not first_of:
+        return text[:at] + item + text[at:]
+    layout = re.match(r"\s*", text[at:])
+    space = layout.group() if layout else ""
+    return f"{text[:at]}{space}{item},{'' if space else ' '}{text[at:]}"

@@ -4,10 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from harnessd.facts.event import HomeProblem
 from harnessd.facts.message import TextPart
-from harnessd.facts.run import ProblemNote
 from harnessd.facts.state import OpenCall
+from harnessd.home.problem import Problem
 from harnessd.home.tools_file import Check
 from harnessd.hooks.context import RunContext
 from harnessd.permissions.call import GateCall, Target
@@ -73,15 +72,15 @@ class Checks:
 
 
 def _inert(context: RunContext, check: Check, message: str, fix: str) -> None:
-    note = ProblemNote(
-        path="tools.json",
-        code="check-not-run",
-        severity="error",
-        message=f"the check `{check.command}` did not run: {message}",
-        fix=fix,
+    context.problem(
+        Problem(
+            path="tools.json",
+            code="check-not-run",
+            severity="error",
+            message=f"the check `{check.command}` did not run: {message}",
+            fix=fix,
+        )
     )
-    if note not in context.state.problems:
-        context.record(HomeProblem(problem=note))
 
 
 def _concerns(pattern: str, call: OpenCall, home: Path) -> bool:
