@@ -9,16 +9,19 @@ import os
 import shutil
 import signal
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import anyio
 from anyio.abc import ByteReceiveStream, Process
 
+from harnessd.sandbox.namespace import ABSENT, GO, THERE, Namespace, gated
+
 KEPT_OUTPUT = 64_000
 """Bytes of a command's output that are kept; of more, the beginning is dropped."""
 
-GRACE_SECONDS = 2.0
+LEFT_WITHIN_SECONDS = 0.5
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -40,7 +43,7 @@ class TimedOut:
 
 @dataclass(frozen=True, slots=True)
 class Unavailable:
-    """There is no sandbox on this machine, so nothing ran; `hint` says how to get one."""
+    """No sandbox could be made, or it could not start the command, so nothing ran; `hint` says what to do."""
 
     message: str
     hint: str
@@ -48,41 +51,57 @@ class Unavailable:
 
 @dataclass(frozen=True)
 class Sandbox:
-    """What every command of one home may reach. Paths are absolute; `hidden` are folders that it must not see."""
+    """What every command of one home may reach. Paths are absolute; `hidden` are folders that it must not see.
+
+    `program` is bubblewrap itself; None looks for it where the system keeps programs.
+    """
 
     home: Path
     workdirs: tuple[Path, ...] = ()
     hidden: tuple[Path, ...] = ()
     network: bool = False
     environment: Mapping[str, str] = field(default_factory=dict)
+    program: str | None = None
 
     async def run(self, command: Sequence[str], *, stdin: bytes = b"", seconds: float) -> Ran | TimedOut | Unavailable:
         """Runs `command` in `work/` and waits at most that many seconds; its whole process tree ends with it."""
-        program = shutil.which("bwrap", path=_PATH)
+        program = self.program or shutil.which("bwrap", path=_PATH)
         if program is None:
             return Unavailable("bubblewrap is not installed", "install it: apt-get install bubblewrap")
         self.work.mkdir(exist_ok=True)
-        process = await anyio.open_process(
-            [program, *self.arguments(), "--", *command],
-            stdin=-1,
-            stdout=-1,
-            stderr=-2,
-            env={"PATH": _PATH, **self.environment},
-            start_new_session=True,
-        )
-        output = bytearray()
-        try:
-            with anyio.move_on_after(seconds) as scope:
-                async with anyio.create_task_group() as tasks:
-                    tasks.start_soon(_feed, process, stdin)
-                    tasks.start_soon(_collect, process, output)
-                    await process.wait()
-        finally:
-            with anyio.CancelScope(shield=True):
-                await _end(process)
-        text = bytes(output).decode("utf-8", "replace")
-        if scope.cancelled_caught:
-            return TimedOut(seconds, text)
+        with Namespace() as namespace:
+            full = [program, *self.arguments(), *namespace.arguments, "--", *gated(command)]
+            with anyio.CancelScope(shield=True):  # cancelled in its middle, nobody would know the process yet
+                process = await anyio.open_process(
+                    full,
+                    stdin=-1,
+                    stdout=-1,
+                    stderr=-2,
+                    env={"PATH": _PATH, **self.environment},
+                    start_new_session=True,
+                    pass_fds=namespace.inherited,
+                )
+            output = _Output()
+            try:
+                with anyio.move_on_after(seconds) as scope:
+                    async with anyio.create_task_group() as tasks:
+                        tasks.start_soon(_collect, process, output)
+                        if await namespace.hold() and await output.gate() == THERE:
+                            tasks.start_soon(_feed, process, GO + stdin)
+                        await process.wait()
+                        await namespace.end()  # what it left in the background may hold its output
+            finally:
+                with anyio.CancelScope(shield=True):
+                    await namespace.end()
+                    await _end(process)
+            text = bytes(output.kept).decode("utf-8", "replace")
+            if scope.cancelled_caught:
+                return TimedOut(seconds, text)
+            if output.first != THERE:
+                said = text.strip().removeprefix("bwrap: ") or f"bubblewrap ended with status {process.returncode}"
+                if output.first == ABSENT:
+                    said = f"there is no program {command[0]!r} in it"
+                return Unavailable(f"the sandbox cannot start this: {said}", "see what is missing: harnessd doctor")
         return Ran(process.returncode or 0, text)
 
     @property
@@ -92,7 +111,7 @@ class Sandbox:
 
     def arguments(self) -> list[str]:
         """What bubblewrap is told, in the order in which it mounts."""
-        arguments = ["--die-with-parent", "--new-session", "--unshare-user", "--unshare-pid", "--unshare-ipc"]
+        arguments = ["--new-session", "--unshare-user", "--unshare-pid", "--unshare-ipc"]
         arguments += ["--unshare-uts", "--unshare-cgroup-try"]
         if not self.network:
             arguments += ["--unshare-net"]
@@ -110,6 +129,30 @@ class Sandbox:
         return [*arguments, "--chdir", str(self.work), "--setenv", "HOME", str(self.work)]
 
 
+class _Output:
+    """What comes out: the gate's first byte, and of the command's own bytes the last ones."""
+
+    def __init__(self) -> None:
+        self.first = b""
+        self.kept = bytearray()
+        self._heard = anyio.Event()
+
+    async def gate(self) -> bytes:
+        """What the gate says; empty if nothing comes out at all."""
+        await self._heard.wait()
+        return self.first
+
+    def take(self, chunk: bytes) -> None:
+        """More output; empty at its end."""
+        if not self._heard.is_set():
+            if chunk[:1] in {THERE, ABSENT}:
+                self.first, chunk = chunk[:1], chunk[1:]
+            self._heard.set()
+        self.kept += chunk
+        if len(self.kept) > KEPT_OUTPUT:
+            del self.kept[: len(self.kept) - KEPT_OUTPUT]
+
+
 async def _feed(process: Process, data: bytes) -> None:
     """Gives the command its input and closes it; a command that does not read is no fault."""
     assert process.stdin is not None  # noqa: S101 - opened as a pipe
@@ -121,24 +164,19 @@ async def _feed(process: Process, data: bytes) -> None:
         return
 
 
-async def _collect(process: Process, output: bytearray) -> None:
+async def _collect(process: Process, output: _Output) -> None:
     stream: ByteReceiveStream | None = process.stdout
     assert stream is not None  # noqa: S101 - opened as a pipe
     async for chunk in stream:
-        output += chunk
-        if len(output) > KEPT_OUTPUT:
-            del output[: len(output) - KEPT_OUTPUT]
+        output.take(chunk)
+    output.take(b"")
 
 
 async def _end(process: Process) -> None:
-    """Ends the process group; with the pid namespace's first process gone, the kernel ends everything in it."""
+    """Reaps bubblewrap itself, which goes when its namespace is gone; otherwise it is made to."""
+    with anyio.move_on_after(LEFT_WITHIN_SECONDS):
+        await process.wait()
     if process.returncode is None:
-        for number in (signal.SIGTERM, signal.SIGKILL):
-            try:
-                os.killpg(process.pid, number)
-            except ProcessLookupError:
-                break
-            with anyio.move_on_after(GRACE_SECONDS):
-                await process.wait()
-                break
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
     await process.aclose()

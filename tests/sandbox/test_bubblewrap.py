@@ -3,11 +3,14 @@
 import os
 import shutil
 import time
+from contextlib import suppress
 from pathlib import Path
+from zlib import crc32
 
+import anyio
 import pytest
 
-from harnessd.sandbox.bubblewrap import Ran, Sandbox, TimedOut
+from harnessd.sandbox.bubblewrap import Ran, Sandbox, TimedOut, Unavailable
 
 needs_bubblewrap = pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")
 pytestmark = needs_bubblewrap
@@ -91,16 +94,73 @@ async def test_there_is_no_network_unless_it_is_granted(home: Path) -> None:
     assert ran == Ran(0, "0\n")
 
 
-@pytest.mark.parametrize("hide", ["", "setsid ", "trap '' TERM; "])
+HIDING = ["", "setsid ", "trap '' TERM; ", "trap '' TERM; setsid -f setsid "]
+
+
+@pytest.mark.parametrize("hide", HIDING)
 async def test_f5_a_timeout_ends_the_whole_tree(home: Path, hide: str) -> None:
     """A grandchild that hides in a session of its own, ignores TERM and holds the output."""
-    mark = f"sandbox-{os.getpid()}-{time.monotonic_ns()}"
     began = time.monotonic()
-    ran = await sh(sandbox(home), f"({hide}exec -a {mark} sleep 300) & echo begun; sleep 300", seconds=0.5)
-    assert isinstance(ran, TimedOut)
-    assert time.monotonic() - began < 10
-    commands = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists()]
-    assert not [command for command in commands if mark.encode() in command]
+    ran = await sh(
+        sandbox(home), f"({hide}{sleeper(home)}) & echo begun; {hide}{sleeper(home)}; sleep 300", seconds=0.5
+    )
+    assert ran == TimedOut(0.5, "begun\n")
+    assert time.monotonic() - began < 0.5 + 1
+    assert not alive(home)
+
+
+@pytest.mark.parametrize("hide", HIDING)
+async def test_f5_what_a_command_leaves_in_the_background_ends_with_it(home: Path, hide: str) -> None:
+    assert await sh(sandbox(home), f"({hide}{sleeper(home)}) & echo begun; exit 3") == Ran(3, "begun\n")
+    assert not alive(home)
+
+
+@pytest.mark.parametrize("after", [0.0, 0.001, 0.003, 0.01, 0.03])
+async def test_f5_a_stop_at_any_moment_of_the_start_leaves_nothing(home: Path, after: float) -> None:
+    with anyio.move_on_after(after) as scope:
+        await sandbox(home).run(["sh", "-c", f"{sleeper(home)} & sleep 300"], seconds=60)
+    assert scope.cancelled_caught
+    assert not alive(home)
+    assert not [command for command in commands() if b"bwrap" in command and bytes(home) in command]
+
+
+async def test_o1_descriptors_are_flat_over_all_ways_to_end(home: Path) -> None:
+    async def each_way() -> None:
+        assert await sh(sandbox(home), "echo x") == Ran(0, "x\n")
+        assert isinstance(await sh(sandbox(home), "sleep 300", seconds=0.05), TimedOut)
+        assert isinstance(await Sandbox(home, workdirs=(home / "gone",)).run(["true"], seconds=9), Unavailable)
+        with anyio.move_on_after(0.002):
+            await sandbox(home).run(["true"], seconds=9)
+
+    await each_way()
+    before = descriptors()
+    for _ in range(5):
+        await each_way()
+    assert descriptors() == before
+
+
+async def test_p2_a_folder_that_cannot_be_mounted_is_a_refusal_that_names_it(home: Path) -> None:
+    ran = await Sandbox(home, workdirs=(home / "gone",)).run(["true"], seconds=9)
+    assert isinstance(ran, Unavailable)
+    assert str(home / "gone") in ran.message
+
+
+async def test_a_program_that_is_not_there_is_named(home: Path) -> None:
+    ran = await sandbox(home).run(["no-such-program"], seconds=9)
+    assert isinstance(ran, Unavailable)
+    assert "no-such-program" in ran.message
+
+
+@pytest.mark.parametrize("does", ["echo 'bwrap: No permissions to create a new namespace' >&2; exit 1", "exit 1"])
+async def test_p2_a_sandbox_that_cannot_be_made_is_a_refusal(home: Path, tmp_path: Path, does: str) -> None:
+    """A kernel that allows no namespaces: bubblewrap ends before it has made a first process."""
+    program = tmp_path / "bwrap"
+    program.write_text(f"#!/bin/sh\n{does}\n")
+    program.chmod(0o755)
+    ran = await Sandbox(home, program=str(program)).run(["true"], seconds=9)
+    assert isinstance(ran, Unavailable)
+    assert ("No permissions" in ran.message) == ("No permissions" in does)
+    assert "doctor" in ran.hint
 
 
 async def test_endless_output_is_bounded(home: Path) -> None:
@@ -108,6 +168,33 @@ async def test_endless_output_is_bounded(home: Path) -> None:
     assert isinstance(ran, Ran)
     assert len(ran.output) <= 64_000
     assert ran.output.endswith("end\n")
+
+
+def sleeper(home: Path) -> str:
+    """A command that goes on for minutes and can be told from every other process by its argument."""
+    return f"sleep {mark(home)}"
+
+
+def alive(home: Path) -> list[bytes]:
+    """The processes of this test that are still there."""
+    return [command for command in commands() if mark(home).encode() in command]
+
+
+def mark(home: Path) -> str:
+    return f"300.{os.getpid()}{crc32(bytes(home))}"
+
+
+def descriptors() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def commands() -> list[bytes]:
+    """The command line of every process on this machine."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            found.append(path.read_bytes())
+    return found
 
 
 def snapshot(folder: Path) -> dict[str, bytes]:
