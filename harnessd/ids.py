@@ -5,10 +5,14 @@ lower case: `run_01kbc3fqz-7h2m9xw`. Ids made by one process ascend strictly, al
 when the clock steps back.
 """
 
+import hashlib
+import os
 import re
-import secrets
+import struct
 import threading
 import time
+from base64 import b32encode
+from collections.abc import Callable
 
 from harnessd.errors import InvalidName
 
@@ -25,28 +29,41 @@ _LISTED = {
 
 
 class IdSource:
-    """Makes ascending ids; one per process."""
+    """Makes ascending ids; one per process. `clock` gives nanoseconds since 1970."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], int] = time.time_ns) -> None:
+        self._clock = clock
         self._last = 0
         self._lock = threading.Lock()
+        self._chances: list[int] = []
+        self._pid = 0
 
     def new(self, prefix: str) -> str:
         """A new id, e.g. `new("run")` → `run_01kbc3fqz-7h2m9xw`; later calls sort after earlier ones."""
         with self._lock:
-            stamp = (time.time_ns() // 1_000_000) << _RANDOM_BITS | secrets.randbits(_RANDOM_BITS)
+            stamp = (self._clock() // 1_000_000) << _RANDOM_BITS | self._chance(_RANDOM_BITS)
             if stamp <= self._last:
-                stamp = self._last + 1 + secrets.randbits(12)
+                stamp = self._last + 1 + self._chance(12)
             self._last = stamp
-        return f"{prefix}_{_base32(stamp >> _RANDOM_BITS, 9)}-{_base32(stamp & (2**_RANDOM_BITS - 1), 7)}"
+        when, chance = _digits(stamp)
+        return f"{prefix}_{when}-{chance}"
+
+    def _chance(self, bits: int) -> int:
+        """So many bits that nobody can foresee, read for many ids at once: each reading lets other threads go first."""
+        if not self._chances or self._pid != os.getpid():  # a forked child must not use its parent's
+            self._pid, self._chances = os.getpid(), list(struct.unpack("256Q", os.urandom(8 * 256)))
+        return self._chances.pop() >> (64 - bits)
 
 
-def _base32(number: int, length: int) -> str:
-    digits = []
-    for _ in range(length):
-        digits.append(ALPHABET[number & 31])
-        number >>= 5
-    return "".join(reversed(digits))
+def _digits(number: int) -> tuple[str, str]:
+    """The lowest 80 bits as nine and seven digits."""
+    digits = b32encode((number & _MOST).to_bytes(10)).translate(_OURS).decode()
+    return digits[:9], digits[9:]
+
+
+_MOST = 2**80 - 1
+_OURS = bytes.maketrans(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567", ALPHABET.encode())
+"""From the digits of RFC 4648 to ours."""
 
 
 _source = IdSource()
@@ -55,6 +72,15 @@ _source = IdSource()
 def new_id(prefix: str) -> str:
     """A new id of this process: `ses`, `run`, `turn`, `msg`, `call`, `apr`, `art`."""
     return _source.new(prefix)
+
+
+def derived_id(prefix: str, beside: str, text: str) -> str:
+    """The same id whenever it is made from the same `text`; it sorts with the id `beside`, a run's for example."""
+    number = int.from_bytes(hashlib.sha256(text.encode(errors="surrogatepass")).digest())
+    stamp, chance = _digits(number)
+    if ID.fullmatch(beside):
+        stamp = beside.split("_", 1)[1][:9]
+    return f"{prefix}_{stamp}-{chance}"
 
 
 def check_id(text: str, prefix: str) -> str:

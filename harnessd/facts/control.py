@@ -1,4 +1,4 @@
-"""What the outside may ask of a session: five controls, in the imperative."""
+"""What may the outside ask of a session?"""
 
 from typing import Annotated, Any, Literal
 
@@ -33,18 +33,18 @@ class Invoke(_Control):
 
 
 class Resume(_Control):
-    """Decide an approval."""
+    """Decide an approval, or withdraw it: then the call is not made, and nobody has denied it."""
 
     control: Literal["resume"] = "resume"
     approval_id: str
-    decision: Literal["allow", "deny"]
+    decision: Literal["allow", "deny", "cancel"]
     scope: Literal["once", "session", "always"] = "once"
     arguments: JsonObject | None = None
     note: str = ""
 
 
 class Continue(_Control):
-    """Let a parked run go on."""
+    """Let a run go on that is parked, or was interrupted and not taken up since."""
 
     control: Literal["resume"] = "resume"
     run_id: str
@@ -60,10 +60,11 @@ class Stop(_Control):
 
 
 class UpdateState(_Control):
-    """Change todos, title, workspaceContext or mode by a JSON merge patch."""
+    """Change todos, title, workspaceContext or mode by a JSON merge patch of the state at `expected_seq`, if given."""
 
     control: Literal["updateState"] = "updateState"
     patch: JsonObject
+    expected_seq: int | None = None
 
 
 class Reload(_Control):

@@ -47,12 +47,13 @@ class Event(Record):
 
 
 class SessionCreated(Event):
-    """A line of conversation began."""
+    """A line of conversation began; `model` is the one that it was begun with, in place of the home's own."""
 
     type: Literal["session.created"] = "session.created"
     title: str = ""
     user_id: str | None = None
     parent: Parent | None = None
+    model: str = ""
     harness_version: str = ""
 
 
@@ -116,6 +117,17 @@ class RunResumed(Event):
     reruns: tuple[str, ...] = ()
 
 
+class RunParked(Event):
+    """A run that was interrupted waits for a person instead of going on by itself, and why.
+
+    `interrupted_at` is the time of the last fact before. The run may not have begun yet: then its message waits.
+    """
+
+    type: Literal["run.parked"] = "run.parked"
+    reason: Literal["too_old", "safe_mode"] = "too_old"
+    interrupted_at: str = ""
+
+
 class RunStopRequested(Event):
     """Somebody asked the run to stop; from here no further tool call starts."""
 
@@ -125,7 +137,7 @@ class RunStopRequested(Event):
 
 
 class RunFinished(Event):
-    """The run ended for a named reason."""
+    """The run ended for a named reason; `queued` messages wait for another (None: it was not told)."""
 
     type: Literal["run.finished"] = "run.finished"
     reason: EndReason = "completed"
@@ -134,6 +146,7 @@ class RunFinished(Event):
     turns: int = 0
     usage: Usage = Usage()
     duration_ms: int = 0
+    queued: int | None = None
 
 
 # --- turn
@@ -292,6 +305,13 @@ class SubagentStarted(Event):
     """A task was delegated."""
 
     type: Literal["subagent.started"] = "subagent.started"
+    subagent: SubagentRef = SubagentRef()
+
+
+class SubagentWaiting(Event):
+    """A delegate waits for a person, and so the call that asked for it does; `subagent.waiting` says for what."""
+
+    type: Literal["subagent.waiting"] = "subagent.waiting"
     subagent: SubagentRef = SubagentRef()
 
 

@@ -29,6 +29,7 @@ from harnessd.facts.event import (
     MessageCreated,
     MessageQueued,
     RunFinished,
+    RunParked,
     RunResumed,
     RunStarted,
     RunStopRequested,
@@ -36,6 +37,7 @@ from harnessd.facts.event import (
     StateUpdated,
     SubagentFinished,
     SubagentStarted,
+    SubagentWaiting,
     TodoUpdated,
     ToolApprovalRequired,
     ToolApprovalResolved,
@@ -83,6 +85,9 @@ def fold(state: State, event: Event) -> State:
     step = _FOLDS.get(event.type)
     changes: dict[str, Any] = step(state, event) if step and not isinstance(event, UnknownEvent) else {}
     changes["seq"] = event.seq
+    if not state.session_id and "session_id" not in changes:
+        # The first record is lost. Every other says as well whose session it is.
+        changes |= {"session_id": event.session_id, "agent_id": event.agent_id}
     return state.model_copy(update=changes)
 
 
@@ -109,6 +114,7 @@ def _session_created(state: State, event: SessionCreated) -> Changes:
         "user_id": event.user_id,
         "title": event.title,
         "parent": event.parent,
+        "model": event.model,
     }
 
 
@@ -167,14 +173,39 @@ def _run_started(state: State, event: RunStarted) -> Changes:
         parent=event.parent,
     )
     usage = state.usage.model_copy(update={"runs": state.usage.runs + 1})
-    return _close_calls(state) | {"active_run": run, "usage": usage, "problems": (), "pending_approvals": ()}
+    changes = {"active_run": run, "usage": usage, "problems": (), "pending_approvals": ()}
+    # The parent is named twice, so that a damaged first record does not make a subagent's session one of its own.
+    return _close_calls(state) | changes | {"parent": state.parent or event.parent}
 
 
 def _run_resumed(state: State, event: RunResumed) -> Changes:
+    """It goes on, and so do the subagents that it waited for; what still waits will say so again."""
     run = state.active_run
-    if run is None or run.status == "stopping":
+    if run is None:
+        return {"queue": _first_parked(state, parked=False)}
+    if run.status == "stopping":
         return {}
-    return _on_run(state, status="waiting_approval" if state.pending_approvals else "running")
+    changes = _on_run(state, status="waiting_approval" if state.pending_approvals else "running")
+    if any(ref.status == "waiting" for ref in state.subagents):
+        changes["subagents"] = tuple(
+            ref.model_copy(update={"status": "running", "waiting": ()}) if ref.status == "waiting" else ref
+            for ref in state.subagents
+        )
+    return changes
+
+
+def _run_parked(state: State, event: RunParked) -> Changes:
+    if state.active_run is None:
+        return {"queue": _first_parked(state, parked=True, run_id=event.run_id)}
+    return _on_run(state, status="parked") if state.active_run.status != "stopping" else {}
+
+
+def _first_parked(state: State, *, parked: bool, run_id: str | None = None) -> tuple[Queued, ...]:
+    """The queue, with its first message kept from beginning a run, or free to."""
+    if not state.queue or state.queue[0].parked is parked:
+        return state.queue
+    first = state.queue[0]
+    return (first.model_copy(update={"parked": parked, "run_id": first.run_id or run_id}), *state.queue[1:])
 
 
 def _run_stop_requested(state: State, event: RunStopRequested) -> Changes:
@@ -183,7 +214,9 @@ def _run_stop_requested(state: State, event: RunStopRequested) -> Changes:
     changes = _on_run(state, status="stopping")
     if run is None and event.run_id and queue:
         queue = (queue[0].model_copy(update={"stopped": True}), *queue[1:])
-    if event.scope == "session":
+    if run is None and event.scope == "session" and event.by == "parent":
+        queue = ()  # not even one that was stopped begins: nobody is left to work on it
+    elif event.scope == "session":
         trigger = run.trigger.message_id if run is not None else ""
         queue = tuple(entry for entry in queue if entry.stopped or entry.message.id == trigger)
     changes["queue"] = queue
@@ -378,6 +411,9 @@ def _call_completed(state: State, event: ToolCallCompleted) -> Changes:
             "changed_in_turn": run.changed_in_turn or event.changed,
         }
     )
+    if len(pending) != len(state.pending_approvals) and not pending and run.status == "waiting_approval":
+        # Only a journal that lost the decision gets here; nothing else would let the run go on.
+        updated = updated.model_copy(update={"status": "running"})
     changes: Changes = {
         "active_run": updated,
         "messages": state.messages.append(*_newly_in_order(run.calls, updated.calls)),
@@ -415,12 +451,22 @@ def _subagent_started(state: State, event: SubagentStarted) -> Changes:
     return {"subagents": (*others, event.subagent)}
 
 
+def _subagent_waiting(state: State, event: SubagentWaiting) -> Changes:
+    """The run waits with it. Other calls of the turn may still be at work, as with an approval of its own."""
+    others = tuple(ref for ref in state.subagents if ref.id != event.subagent.id)
+    changes: Changes = {"subagents": (*others, event.subagent)}
+    run = state.active_run
+    if run is not None and run.status == "running":
+        changes["active_run"] = run.model_copy(update={"status": "waiting_approval"})
+    return changes
+
+
 def _subagent_finished(state: State, event: SubagentFinished) -> Changes:
     """What a subagent spent is spent by the run that it works for; it is counted at its first end."""
     ref = event.subagent
     known = next((one for one in state.subagents if one.id == ref.id), None)
     changes: Changes = {"subagents": (*(one for one in state.subagents if one.id != ref.id), ref)}
-    if known is not None and known.status != "running":
+    if known is not None and known.status not in {"running", "waiting"}:
         return changes
     changes["usage"] = state.usage.model_copy(update={"total": state.usage.total + ref.usage})
     run = state.active_run
@@ -573,6 +619,7 @@ _FOLDS: dict[str, Callable[[State, Any], Changes]] = {
     "checkpoint.written": _checkpoint_written,
     "run.started": _run_started,
     "run.resumed": _run_resumed,
+    "run.parked": _run_parked,
     "run.stop_requested": _run_stop_requested,
     "run.finished": _run_finished,
     "turn.started": _turn_started,
@@ -587,6 +634,7 @@ _FOLDS: dict[str, Callable[[State, Any], Changes]] = {
     "artifact.created": _artifact,
     "artifact.updated": _artifact,
     "subagent.started": _subagent_started,
+    "subagent.waiting": _subagent_waiting,
     "subagent.finished": _subagent_finished,
     "todo.updated": _todo_updated,
     "conclusion.added": _conclusion_added,

@@ -30,7 +30,7 @@ class TextPart(Record):
 
 
 class ImagePart(Record):
-    """A picture: `content_ref` is a path below the home's `agents/<id>/artifacts/`, or a `data:` URL."""
+    """A picture: `content_ref` is a path below the home (an artifact), or a `data:` URL."""
 
     type: Literal["image"] = "image"
     media_type: str = "image/png"

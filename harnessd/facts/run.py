@@ -134,11 +134,19 @@ class ArtifactRef(Record):
     sha256: str = ""
 
 
+class ApprovalBelow(Record):
+    """An approval that was asked for in the session of a subagent, however deep, and is decided there."""
+
+    agent_id: str = ""
+    session_id: str = ""
+    approval: Approval = Approval()
+
+
 class SubagentRef(Record):
     """A delegate: whom it works for, where its own session is, how it stands.
 
-    `usage` is all that its session spent, its own subagents included; `result_ref` is its journal, a path below the
-    home.
+    `waiting` are the approvals that keep it, or its own subagents, from going on. `usage` is all that its session
+    spent, its own subagents included; `result_ref` is its journal, a path below the home.
     """
 
     id: str = ""
@@ -148,7 +156,8 @@ class SubagentRef(Record):
     agent_id: str = ""
     session_id: str = ""
     title: str = ""
-    status: Literal["running", "completed", "failed", "stopped"] = "running"
+    status: Literal["running", "waiting", "completed", "failed", "stopped"] = "running"
+    waiting: tuple[ApprovalBelow, ...] = ()
     started_at: str = ""
     completed_at: str | None = None
     result_ref: str | None = None

@@ -114,7 +114,8 @@ class CheckpointMark(Record):
 class Queued(Record):
     """A message that waits for its turn; `run_id` is that of the run it will start, if that was promised.
 
-    `stopped` says that the run was stopped before it began: it will begin and end at once.
+    `stopped` says that the run was stopped before it began: it will begin and end at once. `parked` says that it
+    begins when a person says so.
     """
 
     run_id: str | None = None
@@ -123,6 +124,7 @@ class Queued(Record):
     trigger: Trigger = Trigger()
     workspace_context: JsonObject | None = None
     stopped: bool = False
+    parked: bool = False
 
 
 class Toolkit(Record):
@@ -187,5 +189,6 @@ class State(Record):
     queue: tuple[Queued, ...] = ()
     mode: Mode | None = None
     parent: Parent | None = None
+    model: str = ""
     context_origin: Origin = "user"
     problems: tuple[ProblemNote, ...] = ()

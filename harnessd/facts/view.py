@@ -4,7 +4,7 @@ from typing import Literal
 
 from harnessd.facts.base import Record
 from harnessd.facts.message import AssistantMessage, CallStatus, Part, Usage
-from harnessd.facts.run import Approval, Layer, ProblemNote, SubagentRef, Todo, Verdict
+from harnessd.facts.run import Approval, ApprovalBelow, Layer, ProblemNote, SubagentRef, Todo, Verdict
 from harnessd.facts.state import OpenCall, State
 
 PROJECTED_MESSAGES = 50
@@ -21,10 +21,11 @@ class ToolBadge(Record):
 
 
 class ApprovalBanner(Record):
-    """The approvals that wait for a person, oldest first."""
+    """The approvals that wait for a person, oldest first; `below` are those of subagents, decided in their sessions."""
 
     count: int = 0
     approvals: tuple[Approval, ...] = ()
+    below: tuple[ApprovalBelow, ...] = ()
 
 
 class SubagentGroup(Record):
@@ -104,20 +105,24 @@ class View(Record):
 def view(state: State) -> View:
     """What a screen shows of `state`. Pure: equal states give equal views."""
     run = state.active_run
+    parked = next((entry for entry in state.queue[:1] if entry.parked and not entry.stopped), None) if not run else None
+    below = tuple(waits for ref in state.subagents if ref.status == "waiting" for waits in ref.waiting)
     return View(
         session_id=state.session_id,
         agent_id=state.agent_id,
         title=state.title,
         seq=state.seq,
-        run_id=run.run_id if run else None,
-        run_status=run.status if run else "idle",
+        run_id=run.run_id if run else parked.run_id if parked else None,
+        run_status=run.status if run else "parked" if parked else "idle",
         is_busy=run is not None and run.status in {"running", "stopping"},
-        can_stop=run is not None and run.status != "stopping",
+        can_stop=run.status != "stopping" if run else parked is not None,
         waiting_for_first_token=run is not None
         and run.status == "running"
         and run.turn_id is not None
         and not run.answered,
-        approval_banner=ApprovalBanner(count=len(state.pending_approvals), approvals=state.pending_approvals),
+        approval_banner=ApprovalBanner(
+            count=len(state.pending_approvals) + len(below), approvals=state.pending_approvals, below=below
+        ),
         tool_badges=tuple(_badge(entry) for entry in run.calls) if run else (),
         subagent_groups=_groups(state.subagents),
         message_projection=_projection(state),

@@ -97,5 +97,10 @@ def test_f8_a_golden_journal_folds_to_its_golden_view(path: Path) -> None:
     assert view(state) == View.model_validate_json(path.with_suffix(".view.json").read_bytes())
 
 
-def test_f8_there_is_a_golden_journal() -> None:
-    assert (GOLDEN / "v1.jsonl").exists()
+def test_f8_the_golden_journals_hold_every_event_that_this_version_writes() -> None:
+    """A new event gets a new golden file; those that are there never change."""
+    found = set()
+    for path in GOLDEN.glob("*.jsonl"):
+        events = [decode(line) for line in path.read_bytes().splitlines(keepends=True)]
+        found |= {event.type for event in events if isinstance(event, Event) and not isinstance(event, UnknownEvent)}
+    assert found == set(EVENT_TYPES)
