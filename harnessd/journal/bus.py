@@ -1,6 +1,7 @@
 """Who is told what happened: every event once, in order, after it is on disk; deltas as they come.
 
-A reader that falls behind is cut, never waited for; it comes back with the last seq it saw.
+A reader that joins in the middle of a text begins with the text so far. One that falls behind is cut, never
+waited for; it comes back with the last seq it saw.
 """
 
 import asyncio
@@ -11,6 +12,7 @@ from typing import Literal
 
 import anyio.to_thread
 
+from harnessd.facts.draft import Drafts
 from harnessd.facts.event import Delta, Event
 
 QUEUE_LIMIT = 4096
@@ -90,7 +92,9 @@ class Subscription:
         """Queues what is on disk; once that is all, joins the live stream in the same step, so nothing is missed."""
         upto = self._bus.durable
         if self._seen >= upto:
-            self._stage = "live" if self._bus.join(self) else "over"
+            drafts = self._bus.join(self)
+            self._stage = "over" if drafts is None else "live"
+            self._queue.extend(drafts or ())
             return
         events = await anyio.to_thread.run_sync(self._bus.read, self._seen, upto, BATCH)
         self._queue.extend(events)
@@ -117,12 +121,14 @@ class Subscription:
 class Bus:
     """One session's readers. Belongs to one event loop; nothing here waits."""
 
-    def __init__(self, read: ReadBatch, durable: int) -> None:
+    def __init__(self, read: ReadBatch, durable: int, told: Callable[[Event], None] | None = None) -> None:
         self.read = read
+        self._told = told
         self.durable = durable
         self.closed = False
         self._readers: dict[Subscription, None] = {}
         self._held: deque[Event | Delta] = deque()
+        self._drafts = Drafts()
 
     @property
     def held(self) -> int:
@@ -130,7 +136,8 @@ class Bus:
         return len(self._held)
 
     def subscribe(self, after: int, limit: int = QUEUE_LIMIT) -> Subscription:
-        """Everything with a seq above `after`: first from disk, then live."""
+        """Everything with a seq above `after`: first from disk, then the text so far of what is being written, then
+        live."""
         return Subscription(self, after, limit)
 
     def hold(self, event: Event) -> None:
@@ -138,9 +145,7 @@ class Bus:
         self._held.append(event)
 
     def delta(self, delta: Delta) -> None:
-        """Tells the readers at once, or behind the events recorded before it; drops it if nobody listens."""
-        if not self._readers:
-            return
+        """Tells the readers at once, or behind the events recorded before it."""
         if not self._held:
             self._publish(delta)
         elif len(self._held) < QUEUE_LIMIT:
@@ -150,25 +155,35 @@ class Bus:
         """Everything up to seq `durable` is on disk: tells it, with the deltas that waited behind it."""
         self.durable = durable
         while self._held and (not isinstance(self._held[0], Event) or self._held[0].seq <= durable):
-            self._publish(self._held.popleft())
+            item = self._held.popleft()
+            if self._told is not None and isinstance(item, Event):
+                self._told(item)
+            self._publish(item)
 
     def close(self) -> None:
         """Ends every subscription after what it has queued."""
         self.closed = True
         self._held.clear()
+        self._drafts.clear()
         for reader in tuple(self._readers):
             reader.finish()
 
-    def join(self, reader: Subscription) -> bool:
-        """Adds a reader that has seen everything up to `durable`; False if the session is closed."""
-        if not self.closed:
-            self._readers[reader] = None
-        return not self.closed
+    def join(self, reader: Subscription) -> tuple[Delta, ...] | None:
+        """Adds a reader that has seen everything up to `durable` and gives it what is being written, as far as it
+        was told; None if the session is closed."""
+        if self.closed:
+            return None
+        self._readers[reader] = None
+        return self._drafts.so_far()
 
     def leave(self, reader: Subscription) -> None:
         """Removes a reader; one that is not there is fine."""
         self._readers.pop(reader, None)
 
     def _publish(self, item: Event | Delta) -> None:
+        if isinstance(item, Event):
+            self._drafts.settle(item)
+        else:
+            self._drafts.take(item)
         for reader in tuple(self._readers):
             reader.put(item)

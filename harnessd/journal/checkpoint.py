@@ -43,7 +43,7 @@ def save(path: Path, checkpoint: Checkpoint) -> None:
         {"seq": checkpoint.mark.seq, "offset": checkpoint.mark.start, "schemaVersion": checkpoint.state.schema_version}
     )
     make_directory(path.parent)
-    draft = path.with_name(f".{path.name}.new")
+    draft = draft_of(path)
     try:
         fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         with os.fdopen(fd, "wb") as out:
@@ -78,6 +78,21 @@ def load(path: Path, journal: Path) -> Checkpoint | Ignored:
         return Checkpoint(Mark(seq, offset), State.model_validate(data.get("state")))
     except ValidationError as error:
         return Ignored(f"its state is not ours: {error.error_count()} fields")
+
+
+def draft_of(path: Path) -> Path:
+    """The file in which a checkpoint is made ready."""
+    return path.with_name(f".{path.name}.new")
+
+
+def seq_in(path: Path) -> int:
+    """The seq that the file at `path` claims to be of, trusted or not; 0 if it claims none. Blocks."""
+    try:
+        data = unframe(path.read_bytes())
+    except OSError:
+        return 0
+    seq = data.get("seq") if isinstance(data, dict) else None
+    return seq if isinstance(seq, int) else 0
 
 
 def _stands(journal: Path, seq: int, offset: int) -> bool:

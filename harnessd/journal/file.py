@@ -91,33 +91,61 @@ class FileLock:
 
     def __init__(self, path: Path) -> None:
         """Takes the lock. Raises `Locked` if another holds it, `StorageError` if the file cannot be made."""
-        try:
-            self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        except OSError as error:
-            raise storage_error(error, path) from error
-        try:
-            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            os.ftruncate(self._fd, 0)
-            os.pwrite(self._fd, b"%d\n" % os.getpid(), 0)
-        except BlockingIOError as error:
-            holder = os.pread(self._fd, 32, 0).decode("ascii", "replace").strip()
+        self._path = path
+        self._pid = os.getpid()
+        self._fd = self._open()
+        # One that was opened just before its holder removed it is not the lock any more.
+        while not self._stands():
             self.close()
+            self._fd = self._open()
+
+    def close(self) -> None:
+        """Frees the lock, also from a copy that a forked child has; a second time does nothing. The file stays."""
+        if self._fd >= 0:
+            if self._pid == os.getpid():
+                fcntl.flock(self._fd, fcntl.LOCK_UN)
+            os.close(self._fd)
+            self._fd = -1
+
+    def remove(self) -> None:
+        """Frees the lock and takes its file away. Raises `OSError`."""
+        self._path.unlink(missing_ok=True)
+        self.close()
+
+    def _open(self) -> int:
+        try:
+            fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise storage_error(error, self._path) from error
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.ftruncate(fd, 0)
+            os.pwrite(fd, b"%d\n" % os.getpid(), 0)
+        except BlockingIOError as error:
+            holder = os.pread(fd, 32, 0).decode("ascii", "replace").strip()
+            os.close(fd)
             raise Locked(
                 f"this session is open in process {holder or '(unknown)'}",
-                where=str(path.with_suffix("")),
+                where=str(self._path.with_suffix("")),
                 hint="let it finish there or stop that process; then try again",
             ) from error
         except OSError as error:
             # The lock is held; only the note of who holds it could not be made (the disk is full).
             if error.errno not in {errno.ENOSPC, errno.EDQUOT}:
-                self.close()
-                raise storage_error(error, path) from error
+                os.close(fd)
+                raise storage_error(error, self._path) from error
+        return fd
 
-    def close(self) -> None:
-        """Frees the lock; a second time does nothing. The file stays, since removing it would race."""
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+    def _stands(self) -> bool:
+        try:
+            return os.path.samestat(os.fstat(self._fd), self._path.stat())
+        except FileNotFoundError:
+            return False
+
+
+def lock_of(journal: Path) -> Path:
+    """The file by which a session's one writer holds it."""
+    return journal.with_name(journal.name + ".lock")
 
 
 def make_directory(path: Path) -> None:

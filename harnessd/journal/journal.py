@@ -9,7 +9,7 @@ from pathlib import Path
 from harnessd.errors import StorageError
 from harnessd.facts.event import Event
 from harnessd.journal.committer import Committer
-from harnessd.journal.file import AppendFile, Disk, FileLock, make_directory, storage_error, sync_directory
+from harnessd.journal.file import AppendFile, Disk, FileLock, lock_of, make_directory, storage_error, sync_directory
 from harnessd.journal.line import decode, encode
 from harnessd.journal.records import Damage, Record, read_events, read_page, scan
 
@@ -82,7 +82,7 @@ class Journal:
         dropped. Raises `Locked` with the pid of the other writer, `StorageError`.
         """
         make_directory(path.parent)
-        lock = FileLock(path.with_name(path.name + ".lock"))
+        lock = FileLock(lock_of(path))
         try:
             file = AppendFile(path, disk or Disk())
             try:

@@ -19,13 +19,12 @@ from harnessd.facts.state import State
 from harnessd.journal.bus import QUEUE_LIMIT, Bus, Subscription
 from harnessd.journal.checkpoint import Checkpoint, Ignored, load, save
 from harnessd.journal.committer import Committer
+from harnessd.journal.deletion import deleted, is_deleted, is_deletion
 from harnessd.journal.file import Disk
 from harnessd.journal.journal import Journal, Recovery
 from harnessd.journal.line import body_of, frame
 from harnessd.journal.records import read_events
-
-Clock = Callable[[], float]
-"""Seconds since 1970."""
+from harnessd.journal.stamp import Clock, Stamp
 
 Redact = Callable[[bytes], bytes]
 """Gives UTF-8 text back without the secrets in it; the very same object if there are none."""
@@ -33,12 +32,16 @@ Redact = Callable[[bytes], bytes]
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """How the session was found: what its journal had suffered, and whether its checkpoint was of use."""
+    """How the session was found: what its journal had suffered, and whether its checkpoint was of use.
+
+    `last_at` is the time of its last fact, RFC 3339; empty if it is new.
+    """
 
     recovery: Recovery
     checkpoint: Literal["used", "absent", "ignored"]
     reason: str
     folded: int
+    last_at: str = ""
 
 
 def keep(text: bytes) -> bytes:
@@ -60,6 +63,7 @@ class Ledger:
         agent_id: str,
         clock: Clock = time.time,
         redact: Redact = keep,
+        told: Callable[[Event], None] | None = None,
     ) -> None:
         self.state = state
         self.journal = journal
@@ -68,8 +72,8 @@ class Ledger:
         self.agent_id = agent_id
         self._checkpoint = checkpoint
         self._redact = redact
-        self._now = _Stamp(clock)
-        self._bus = Bus(_reader(journal.path), journal.durable)
+        self._now = Stamp(clock)
+        self._bus = Bus(_reader(journal.path), journal.durable, told)
         journal.on_durable = self._on_durable
 
     @classmethod
@@ -84,10 +88,13 @@ class Ledger:
         clock: Clock = time.time,
         redact: Redact = keep,
         disk: Disk | None = None,
+        told: Callable[[Event], None] | None = None,
     ) -> "Ledger":
         """Opens the session, creating its journal if there is none: the checkpoint, then what came after it.
 
-        Raises `Locked` with the pid of the process that has it open, `StorageError`.
+        `told` is called with every event once it is on disk; it must not wait or raise.
+        Raises `Locked` with the pid of the process that has it open, `SessionNotFound` if it was deleted,
+        `StorageError`.
         """
         opened, state, opening = await anyio.to_thread.run_sync(_open, journal, checkpoint, committer, disk)
         return cls(
@@ -99,6 +106,7 @@ class Ledger:
             agent_id=agent_id,
             clock=clock,
             redact=redact,
+            told=told,
         )
 
     def record(self, event: Event) -> Event:
@@ -181,42 +189,33 @@ class Ledger:
 
 def _open(path: Path, checkpoint_path: Path, committer: Committer, disk: Disk | None) -> tuple[Journal, State, Opening]:
     saved = load(checkpoint_path, path)
-    folding = _Folding(saved.state if isinstance(saved, Checkpoint) else State())
+    if isinstance(saved, Ignored) and path.exists() and is_deleted(path):
+        raise deleted(path)
+    folding = _Folding(path, saved.state if isinstance(saved, Checkpoint) else State())
     since = saved.mark if isinstance(saved, Checkpoint) else None
     journal = Journal.open(path, committer=committer, since=since, seen=folding.add, disk=disk)
+    last_at = folding.last_at or "".join(event.at for event in journal.read_tail(None, 1))
     if isinstance(saved, Ignored):
-        opening = Opening(journal.recovery, "absent" if saved.absent else "ignored", saved.reason, folding.count)
-    else:
-        opening = Opening(journal.recovery, "used", "", folding.count)
-    return journal, folding.state, opening
+        use: Literal["absent", "ignored"] = "absent" if saved.absent else "ignored"
+        return journal, folding.state, Opening(journal.recovery, use, saved.reason, folding.count, last_at)
+    return journal, folding.state, Opening(journal.recovery, "used", "", folding.count, last_at)
 
 
 class _Folding:
     """A state that takes in one event after another."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, path: Path, state: State) -> None:
+        self.path = path
         self.state = state
         self.count = 0
+        self.last_at = ""
 
     def add(self, event: Event) -> None:
+        if is_deletion(event):
+            raise deleted(self.path)
         self.state = fold(self.state, event)
         self.count += 1
-
-
-class _Stamp:
-    """The present time as RFC 3339 in UTC with milliseconds; the seconds' text is made once a second."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._second = -1
-        self._text = ""
-
-    def __call__(self) -> str:
-        second, milliseconds = divmod(int(self._clock() * 1000), 1000)
-        if second != self._second:
-            self._second = second
-            self._text = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
-        return f"{self._text}.{milliseconds:03d}Z"
+        self.last_at = event.at or self.last_at
 
 
 def _reader(path: Path) -> Callable[[int, int, int], list[Event]]:

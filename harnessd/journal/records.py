@@ -6,6 +6,7 @@ the file (a binary search over byte positions).
 """
 
 import os
+import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,21 +60,24 @@ def read_page(path: Path, before: int | None, count: int) -> list[Event]:
         end = _size(file) if before is None else position_after(file, before - 1)
         found: list[Event] = []
         lowest = before
-        for line in _lines_backwards(file, end):
-            for piece in reversed(_pieces(line, 0)):
-                event = decode(piece.data) if isinstance(piece, Record) else None
-                if isinstance(event, Event) and (lowest is None or event.seq < lowest):
-                    found.append(event)
-                    lowest = event.seq
-                    if len(found) >= count:
-                        return found[::-1]
+        for piece in scan_backwards(file, end):
+            event = decode(piece.data) if isinstance(piece, Record) else None
+            if isinstance(event, Event) and (lowest is None or event.seq < lowest):
+                found.append(event)
+                lowest = event.seq
+                if len(found) >= count:
+                    return found[::-1]
         return found[::-1]
 
 
 def open_to_read(path: Path) -> BinaryIO:
-    """The journal, open for reading. Raises `SessionNotFound` or `StorageError`."""
+    """The journal, open for reading. Raises `SessionNotFound` or `StorageError`; a pipe in its place does not block."""
     try:
-        return path.open("rb")
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        if stat.S_ISREG(os.fstat(fd).st_mode):
+            return os.fdopen(fd, "rb")
+        os.close(fd)
+        raise StorageError("this is no file", where=str(path), hint="look at what stands in its place")
     except FileNotFoundError as error:
         raise SessionNotFound("there is no such session", where=str(path), hint="list them first") from error
     except OSError as error:
@@ -95,6 +99,14 @@ def scan(file: BinaryIO, start: int = 0, chunk_size: int = CHUNK) -> Iterator[Re
         rest = tail
     if rest:
         yield from _pieces(rest, start)
+
+
+def scan_backwards(file: BinaryIO, end: int | None = None, chunk_size: int = CHUNK) -> Iterator[Record | Damage]:
+    """Everything in the file before byte `end` (None: its size), the last piece first; little more is read."""
+    end = _size(file) if end is None else end
+    for line in _lines_backwards(file, end, chunk_size):
+        end -= len(line)
+        yield from reversed(_pieces(line, end))
 
 
 def events_from(file: BinaryIO, start: int, after: int) -> Iterator[tuple[Event, int]]:
@@ -146,17 +158,17 @@ def _first_seq(file: BinaryIO, start: int, high: int) -> tuple[int, int] | None:
     return None
 
 
-def _lines_backwards(file: BinaryIO, end: int) -> Iterator[bytes]:
+def _lines_backwards(file: BinaryIO, end: int, chunk_size: int) -> Iterator[bytes]:
     """The lines before byte `end`, the last one first."""
     rest = b""
     while end > 0:
-        start = max(0, end - CHUNK)
+        start = max(0, end - chunk_size)
         file.seek(start)
         data = file.read(end - start) + rest
         # What comes first may have begun before this chunk; it waits for the next one.
         first, feed, others = data.partition(b"\n") if start else (b"", b"", data)
         yield from reversed(_split(others))
-        end, rest = start, first + feed
+        end, rest, chunk_size = start, first + feed, min(2 * chunk_size, max(CHUNK, chunk_size))
 
 
 def _split(data: bytes) -> list[bytes]:

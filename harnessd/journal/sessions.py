@@ -6,6 +6,7 @@ from pathlib import Path
 from harnessd.errors import HarnessdError
 from harnessd.facts.event import Event, MessageCreated, SessionCreated, StateUpdated
 from harnessd.facts.message import UserMessage, text_of
+from harnessd.journal.deletion import is_deletion
 from harnessd.journal.line import decode
 from harnessd.journal.records import CHUNK, Record, open_to_read, read_page, scan
 
@@ -26,6 +27,7 @@ class SessionSummary:
     last_seq: int = 0
     user_id: str | None = None
     parent_session_id: str | None = None
+    deleted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,17 +39,22 @@ class UnreadableSession:
     reason: str
 
 
-def list_sessions(folder: Path) -> list[SessionSummary | UnreadableSession]:
-    """The sessions whose journals lie in `folder`, the last used first; nothing if it does not exist. Blocks."""
+def list_sessions(folder: Path, *, deleted: bool = False) -> list[SessionSummary | UnreadableSession]:
+    """The sessions whose journals lie in `folder`, the last used first; nothing if it does not exist. Blocks.
+
+    Those that were deleted are named only if `deleted` is asked for.
+    """
     try:
         paths = [path for path in folder.iterdir() if path.suffix == ".jsonl"]
     except (FileNotFoundError, NotADirectoryError):
         return []
-    found = [_summary(path) for path in paths]
-    return sorted(found, key=lambda one: (getattr(one, "last_at", ""), one.session_id), reverse=True)
+    found = [summary(path) for path in paths]
+    shown = [one for one in found if deleted or isinstance(one, UnreadableSession) or not one.deleted]
+    return sorted(shown, key=lambda one: (getattr(one, "last_at", ""), one.session_id), reverse=True)
 
 
-def _summary(path: Path) -> SessionSummary | UnreadableSession:
+def summary(path: Path) -> SessionSummary | UnreadableSession:
+    """The session whose journal lies at `path`. Blocks."""
     session_id = path.stem
     try:
         head = _head(path)
@@ -68,6 +75,7 @@ def _summary(path: Path) -> SessionSummary | UnreadableSession:
         last_seq=tail[-1].seq,
         user_id=created.user_id,
         parent_session_id=created.parent.session_id if created.parent else None,
+        deleted=is_deletion(head[0]),
     )
 
 

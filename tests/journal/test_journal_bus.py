@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harnessd.facts.event import AssistantTextDelta, Event
+from harnessd.facts.event import AssistantTextDelta, Event, MessageCreated, TurnRetried
 from harnessd.facts.fold import fold
 from harnessd.facts.state import State
 from harnessd.facts.view import view
@@ -161,15 +161,57 @@ async def test_f6_a_delta_comes_behind_the_events_recorded_before_it_and_is_neve
     assert b"delta" not in desk.journal.read_bytes()
 
 
-async def test_f6_deltas_without_a_reader_are_forgotten(desk: Desk) -> None:
+@pytest.mark.parametrize("joins_at", range(7))
+async def test_f6_who_joins_in_the_middle_of_an_answer_begins_with_the_text_so_far(desk: Desk, joins_at: int) -> None:
+    pieces = ["Once ", "upon ", "a ", "time", "", " …"]
     async with desk.ledger() as ledger:
-        ledger.delta(AssistantTextDelta(text="lost"))
+        ledger.record(said("one"))
+        await ledger.barrier()
+        offset = 0
+        text = ""
+        async with ledger.subscribe(1) as told:
+            for number, piece in enumerate(pieces):
+                if number == joins_at:
+                    with anyio.move_on_after(0.01):
+                        first = await anext(told)
+                        assert isinstance(first, AssistantTextDelta)
+                        assert (first.offset, first.text) == (0, "".join(pieces[:joins_at]))
+                        text = first.text
+                ledger.delta(AssistantTextDelta(message_id="m", offset=offset, text=piece))
+                offset += len(piece)
+            while len(text) < offset:
+                item = await anext(told)
+                assert isinstance(item, AssistantTextDelta)
+                assert item.offset == len(text)
+                text += item.text
+        assert text == "".join(pieces)
+
+
+async def test_f6_a_draft_holds_no_more_than_what_was_told(desk: Desk) -> None:
+    """A delta that waits behind an event that is not on disk comes to a new reader after that event, not before."""
+    async with desk.ledger() as ledger:
+        ledger.record(said("one"))
+        await ledger.barrier()
+        ledger.delta(AssistantTextDelta(message_id="m", text="to"))
+        ledger.record(said("two"))
+        ledger.delta(AssistantTextDelta(message_id="m", offset=2, text="ld"))
+        async with ledger.subscribe(1) as told:
+            items = [await anext(told) for _ in range(3)]
+        assert [getattr(item, "text", "event") for item in items] in (["to", "event", "ld"], ["event", "told"])
+
+
+async def test_f6_what_became_a_fact_or_came_to_nothing_is_no_draft_any_more(desk: Desk) -> None:
+    async with desk.ledger() as ledger:
+        ledger.delta(AssistantTextDelta(message_id="msg_one", text="draft"))
+        ledger.delta(AssistantTextDelta(message_id="msg_two", text="given up"))
+        ledger.record(said("one"))
+        ledger.record(TurnRetried())
+        await ledger.barrier()
         async with ledger.subscribe() as told:
-            await _joined(ledger, told)
-            ledger.delta(AssistantTextDelta(text="seen"))
+            assert [type(await anext(told)) for _ in range(2)] == [MessageCreated, TurnRetried]
+            ledger.record(said("three"))
             item = await anext(told)
-            assert isinstance(item, AssistantTextDelta)
-            assert item.text == "seen"
+            assert isinstance(item, Event)
 
 
 async def test_f6_a_subscription_ends_with_the_session_after_what_is_queued(desk: Desk) -> None:
