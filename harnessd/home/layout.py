@@ -5,7 +5,7 @@ import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
-from harnessd.errors import HomeNotFound, InvalidName, NotAHome
+from harnessd.errors import HomeNotFound, InvalidName, NotAHome, StorageError
 from harnessd.ids import check_id
 
 _NAMED = 8
@@ -46,6 +46,17 @@ class Home:
     def artifacts(self, agent_id: str, session_id: str) -> Path:
         """The folder of what a session produced."""
         return self.path / "agents" / _component(agent_id) / "artifacts" / check_id(session_id, "ses")
+
+    def agent_of(self, session_id: str) -> str | None:
+        """Which agent's session that is; None if no journal bears this id. Blocks; raises `StorageError`."""
+        try:
+            if self.journal("main", session_id).exists():
+                return "main"
+            found = self.path.glob(f"agents/*/sessions/{session_id}.jsonl")
+            return next((path.parents[1].name for path in found), None)
+        except OSError as error:
+            said = f"this home cannot be looked through: {error.strerror}"
+            raise StorageError(said, where=str(self.path), hint="look at its permissions") from error
 
     def links(self, agent_id: str, session_id: str) -> tuple[Path, ...]:
         """Where a link stands in place of a folder or file that the runtime writes for a session."""

@@ -19,6 +19,7 @@ from harnessd.home.scan import ROOT_FILES, SKIPPED, Found, Scan, Scanner
 from harnessd.home.tree import blob_id, tree_of
 
 QUICK_SECONDS = 0.002
+SLOW_GLANCES = 5
 PINS = "pins"
 SEEN = "good"
 
@@ -72,7 +73,7 @@ class Pinner:
         self._lock = threading.RLock()
         self._scanner = Scanner(home.path, trusted_link)
         self._last: tuple[Head, Scan, Pinned] | None = None
-        self._quick = True
+        self._slow = 0
         self._head_stamps: tuple[tuple[int, ...], ...] | None = None
         self._attach()
 
@@ -80,14 +81,15 @@ class Pinner:
         """The last pin if stats show nothing changed since; None if `pin` has to look, or if looking may take long.
 
         Never waits: meant for an event loop, where a thread's hand-over would cost more than the stats. A home
-        whose glance took longer than two milliseconds (many files, a slow drive) is left to `pin`.
+        whose glances take longer than two milliseconds (many files, a slow drive) is left to `pin`; a few may, since
+        other threads can come between.
         """
-        if self._last is None or not self._quick or not self._lock.acquire(blocking=False):
+        if self._last is None or self._slow >= SLOW_GLANCES or not self._lock.acquire(blocking=False):
             return None
         try:
             began = time.perf_counter()
             unchanged = self._unchanged()
-            self._quick = time.perf_counter() - began < QUICK_SECONDS
+            self._count(time.perf_counter() - began)
             return self._last[2] if unchanged else None
         except HarnessdError:
             return None
@@ -99,7 +101,7 @@ class Pinner:
         with self._lock:
             began = time.perf_counter()
             if self._last is not None and self._unchanged():
-                self._quick = time.perf_counter() - began < QUICK_SECONDS
+                self._count(time.perf_counter() - began)
                 return self._last[2]
             if self._opened != _identity(self._store.git_dir):
                 self._store.close()
@@ -113,6 +115,10 @@ class Pinner:
             pinned = self._make(head, scan)
             self._last = (head, scan, pinned)
             return pinned
+
+    def _count(self, seconds: float) -> None:
+        """Counts slow looks in a row; a quick one says that those before it had been held up."""
+        self._slow = 0 if seconds < QUICK_SECONDS else self._slow + 1
 
     def close(self) -> None:
         """Let go of the repository's files."""

@@ -1,6 +1,7 @@
 """Which homes may start processes: those made here, and those that the operator has looked at."""
 
 import secrets
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from harnessd.home.layout import Home
 from harnessd.home.lock import home_lock
 
 ID_FILE = "harnessd-id"
+AGED_NS = 100_000_000
 
 
 class TrustRecord(Record):
@@ -38,6 +40,7 @@ class TrustStore:
 
     def __init__(self, state_dir: Path) -> None:
         self._path = state_dir / "trust.json"
+        self._known: tuple[tuple[int, ...], TrustFile] | None = None
 
     def is_trusted(self, home: Home, executable_hash: str) -> bool:
         """Whether this home may start what has that hash. False also if the record cannot be read."""
@@ -79,8 +82,15 @@ class TrustStore:
             raise StorageError(f"trust cannot be recorded: {error.strerror}", where=str(self._path)) from error
 
     def _read(self) -> TrustFile:
+        """The record; parsed again when its stat says so, since each run of each of many homes asks."""
         try:
-            return TrustFile.model_validate_json(self._path.read_bytes())
+            found = self._path.stat()
+            stamp = (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+            if self._known is None or self._known[0] != stamp:
+                read = TrustFile.model_validate_json(self._path.read_bytes())
+                # What was written just now may be written again within one tick of the file system's clock.
+                self._known = (stamp if time.time_ns() - found.st_ctime_ns > AGED_NS else (), read)
+            return self._known[1]
         except FileNotFoundError:
             return TrustFile()
         except (OSError, ValidationError) as error:

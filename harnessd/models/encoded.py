@@ -63,11 +63,15 @@ class _History:
         """Take up what is new; returns the pieces `"messages":[…]` and `,"tools":[…]`."""
         if request.system is not self._system and request.system != self._system:
             self._system = request.system
+            self.size -= len(self._system_bytes)
             self._system_bytes = orjson.dumps(wire_system(request.system)) if request.system else b""
+            self.size += len(self._system_bytes)
         if request.tools is not self._tools:
             self._tools = request.tools
             encoded = b",".join(orjson.dumps(wire_tool(tool)) for tool in request.tools)
+            self.size -= len(self._tools_bytes)
             self._tools_bytes = b',"tools":[' + encoded + b"]" if encoded else b""
+            self.size += len(self._tools_bytes)
         self._follow(request.messages)
         listed = [self._system_bytes] if self._system_bytes else []
         listed += self._encoded
@@ -84,7 +88,8 @@ class _History:
             del self._messages[known:], self._encoded[known:]
         if len(messages) > known:
             fresh = messages[known:]
-            encoded = [orjson.dumps(wire_message(message)) for message in fresh]
+            # The copy is as large as its content; orjson's own answer keeps its buffer, some KiB to ten times of that.
+            encoded = [bytes(memoryview(orjson.dumps(wire_message(message)))) for message in fresh]
             self._messages += fresh
             self._encoded += encoded
             self.size += sum(map(len, encoded))

@@ -7,6 +7,7 @@ from harnessd.models.request import ModelRequest
 
 _CHARS_PER_TOKEN = 4
 _IMAGE_TOKENS = 1_000
+_REFERENCE_CHARS = 150
 
 
 def estimate_text(chars: int) -> int:
@@ -15,13 +16,15 @@ def estimate_text(chars: int) -> int:
 
 
 def estimate_message(message: Message) -> int:
-    """Tokens of one message; each picture or file counts as a thousand."""
+    """Tokens of one message; a picture counts as a thousand, what is only referred to as the words that say so."""
     chars, pictures = 0, 0
     for part in message.parts:
         if isinstance(part, TextPart):
             chars += len(part.text)
-        else:
+        elif part.content_ref.startswith("data:"):
             pictures += 1
+        else:
+            chars += _REFERENCE_CHARS
     if isinstance(message, AssistantMessage):
         chars += sum(len(call.name) + len(call.arguments) for call in message.tool_calls)
     return estimate_text(chars) + pictures * _IMAGE_TOKENS

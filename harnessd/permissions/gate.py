@@ -25,8 +25,7 @@ class GateContext:
     `ceiling` is the operator's for the mode; `parents` are the modes in force for the runs above a subagent.
     `request` is the user's own words, all that the classifier learns of the conversation. `session_allowed` are allow
     rules that a person granted for this session. `known_tools` maps a tool's own name to the names it is offered by.
-    `secret_values`, `secret_kinds` and `programs` are as in `ArgumentsContext`. `nobody_to_ask` says why no
-    person can be asked here; what would be asked is then denied for that reason.
+    `secret_values`, `secret_kinds` and `programs` are as in `ArgumentsContext`.
     """
 
     mode: Mode = "default"
@@ -41,7 +40,6 @@ class GateContext:
     secret_values: tuple[str, ...] = ()
     secret_kinds: Callable[[str], Iterable[str]] | None = None
     programs: tuple[str, ...] = ()
-    nobody_to_ask: str = ""
 
     @property
     def modes(self) -> tuple[Mode, ...]:
@@ -61,7 +59,7 @@ async def decide(call: GateCall, context: GateContext) -> Decision:
     before = (rules, mode, arguments, hooks)
     classifier = await _ask_classifier(call, context, before)
     person = LayerAnswer(layer="person", verdict="none", reason="not asked yet")
-    nobody = "mode dontAsk denies what would be asked" if "dontAsk" in context.modes else context.nobody_to_ask
+    nobody = "mode dontAsk denies what would be asked" if "dontAsk" in context.modes else ""
     return settle((*before, classifier, person), nobody_to_ask=nobody)
 
 
@@ -70,7 +68,7 @@ def settle(answers: tuple[LayerAnswer, ...], *, nobody_to_ask: str = "") -> Deci
 
     A rule that asks is lifted by nothing but a person. Any other ask is lifted by an allow rule only. A hook's
     allow lifts nothing. Where nobody allows, the call is asked about. `nobody_to_ask`
-    (mode dontAsk, a subagent) denies what would be asked, and is the reason.
+    (mode dontAsk) denies what would be asked, and is the reason.
     """
     decision = _first(answers, "deny") or _safety(answers) or _first(answers, "ask", "rules")
     decision = decision or _first(answers, "allow", "rules") or _first(answers, "ask")

@@ -6,13 +6,13 @@ from collections.abc import Awaitable, Callable, Sequence
 from harnessd.facts.message import JsonObject
 from harnessd.home.subagents import Subagent
 from harnessd.tools.near import near_names
-from harnessd.tools.tool import Outcome, Tool, ToolContext, failed
+from harnessd.tools.tool import Outcome, StillOpen, Tool, ToolContext, failed
 
 DELEGATE = "delegate"
 NAMED_AT_MOST = 50
 LONGEST_TASK = 100_000
 
-Wake = Callable[[ToolContext, Subagent, str], Awaitable[Outcome]]
+Wake = Callable[[ToolContext, Subagent, str], Awaitable[Outcome | StillOpen]]
 """Has the subagent do the task in a session of its own, which is the same one each time the call is run."""
 
 
@@ -23,7 +23,7 @@ def delegate_tool(helpers: Sequence[Subagent], roles: Sequence[Subagent], wake: 
     be run again after a crash, since that goes on with the same session. It ends with its run, not after a time.
     """
 
-    async def delegate(context: ToolContext, arguments: JsonObject) -> Outcome:
+    async def delegate(context: ToolContext, arguments: JsonObject) -> Outcome | StillOpen:
         name = str(arguments["agent"])
         subagent = next((one for one in helpers if one.name == name), None)
         if subagent is None:
@@ -60,8 +60,7 @@ def delegate_tool(helpers: Sequence[Subagent], roles: Sequence[Subagent], wake: 
 def _description(own: bool, roles: Sequence[Subagent]) -> str:
     text = (
         "Give a task to a subagent. It works in a context of its own, with no more rights than you have, and you get "
-        "its answer. Ask for several in one turn and they work at the same time. Nobody can be asked while it "
-        "works: what would need an approval is denied to it."
+        "its answer. Ask for several in one turn and they work at the same time."
     )
     if not roles:
         return text

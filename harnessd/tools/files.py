@@ -144,7 +144,7 @@ def _is_small_file(context: ToolContext) -> bool:
 
 def _read_now(context: ToolContext, arguments: JsonObject, a_file: bool = False) -> Outcome:
     shown = str(arguments["path"])
-    target = _decided(context)
+    target = decided(context)
     if isinstance(target, Outcome):
         return target
     try:
@@ -165,7 +165,7 @@ def _read_now(context: ToolContext, arguments: JsonObject, a_file: bool = False)
     return succeeded(text, changed=context.seen.part(target.path, offset, last), origin="local")
 
 
-def _decided(context: ToolContext) -> Target | Outcome:
+def decided(context: ToolContext) -> Target | Outcome:
     """The one place that the gate decided about."""
     (target,) = context.targets
     if target.within in {"outside", "hidden"}:
@@ -289,7 +289,7 @@ def _edited(context: ToolContext, arguments: JsonObject) -> _New | Outcome:
 
 def _present(context: ToolContext) -> tuple[Target, bytes | None] | Outcome:
     """The file as it is, unless the session knows another version and no person has approved this one."""
-    target = _decided(context)
+    target = decided(context)
     if isinstance(target, Outcome):
         return target
     try:
@@ -306,7 +306,9 @@ def _preview(context: ToolContext, new: _New) -> Preview | Outcome:
     change = _change(new)
     if change is not None:
         return preview_change(context, change)
-    names = (f"a/{new.target.path}" if new.before is not None else "/dev/null", f"b/{new.target.path}")
+    inside = new.target.home_path
+    old, now = (f"a/{inside}", f"b/{inside}") if inside is not None else (new.target.path, new.target.path)
+    names = (old if new.before is not None else "/dev/null", now)
     before, after = (
         (data or b"").decode(errors="replace").splitlines(keepends=True) for data in (new.before, new.after)
     )

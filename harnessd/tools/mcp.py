@@ -1,19 +1,25 @@
 """How one MCP server is spoken to: connected, asked for its tools, called. The only module that imports `mcp`."""
 
 import json
+from base64 import b64decode
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import unquote
 
 import anyio
+import anyio.to_thread
 
-from harnessd.facts.message import ImagePart, JsonObject, Part, TextPart
+from harnessd.facts.message import JsonObject, Part, TextPart
 from harnessd.facts.run import Failure
 from harnessd.home.tools_file import RemoteServer, StdioServer
+from harnessd.tools.artifact_produced import BYTES_AT_MOST
 from harnessd.tools.helper_log import HelperLog
 from harnessd.tools.processes import CannotStart, LineProcess, line_process
+from harnessd.tools.tool import Produced
+from harnessd.tools.trim import SHOWN_AT_MOST
 
 if TYPE_CHECKING:
     import mcp_types as types
@@ -21,7 +27,9 @@ if TYPE_CHECKING:
 
 PAGES_AT_MOST = 50
 TOOLS_AT_MOST = 512
-IMAGE_AT_MOST = 4 * 1024 * 1024
+TEXT_AT_MOST = SHOWN_AT_MOST
+"""Characters of a resource that are shown as text; a longer one is kept as a file."""
+
 HTTP_SECONDS = 30.0
 
 Era = Literal["auto", "legacy"]
@@ -48,10 +56,11 @@ class Listing:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """A call's answer; `is_error` is the server's own word."""
+    """A call's answer; `is_error` is the server's own word, `files` are pictures, sounds and the like."""
 
     parts: tuple[Part, ...]
     is_error: bool
+    files: tuple[Produced, ...] = ()
 
 
 class Link:
@@ -114,7 +123,10 @@ class Link:
             progress_callback=tell,
             meta=meta,
         )
-        return Answered(_parts(result), bool(result.is_error))
+        # Off the event loop: what servers send as base64 may be megabytes.
+        heavy = any(block.type != "text" for block in result.content)
+        parts, files = await anyio.to_thread.run_sync(_content, result) if heavy else _content(result)
+        return Answered(parts, bool(result.is_error), files)
 
 
 @asynccontextmanager
@@ -279,30 +291,49 @@ def _listed(tool: "types.Tool") -> ListedTool:
     )
 
 
-def _parts(result: "types.CallToolResult") -> tuple[Part, ...]:
-    """The result's content; the structured form only where there is nothing else to show."""
-    parts = [_part(block) for block in result.content]
+def _content(result: "types.CallToolResult") -> tuple[tuple[Part, ...], tuple[Produced, ...]]:
+    """The result's texts and its files; the structured form only where there is nothing else to show."""
+    parts: list[Part] = []
+    files: list[Produced] = []
+    for number, block in enumerate(result.content, 1):
+        taken = _taken(block, number)
+        if isinstance(taken, Produced):
+            files.append(replace(taken, at=len(parts)))
+        else:
+            parts.append(TextPart(text=taken))
     if result.structured_content is not None and not any(isinstance(p, TextPart) and p.text.strip() for p in parts):
         parts.append(TextPart(text=json.dumps(result.structured_content, ensure_ascii=False)))
-    return tuple(parts)
+    return tuple(parts), tuple(files)
 
 
-def _part(block: Any) -> Part:
+def _taken(block: Any, number: int) -> str | Produced:
     match block.type:
         case "text":
-            return TextPart(text=block.text)
-        case "image" if len(block.data) <= IMAGE_AT_MOST:
-            return ImagePart(media_type=block.mime_type, content_ref=f"data:{block.mime_type};base64,{block.data}")
+            return str(block.text)
         case "image" | "audio":
-            return TextPart(text=f"[{block.type}, {block.mime_type}, {len(block.data):,} characters; not shown]")
+            ending = block.mime_type.partition(";")[0].rpartition("/")[2].partition("+")[0]
+            return _file(block.data, f"{block.type}-{number}.{ending}", block.mime_type)
         case "resource_link":
             about = f": {block.description}" if block.description else ""
-            return TextPart(text=f"[resource {block.name} at {block.uri}{about}]")
+            return f"[resource {block.name} at {block.uri}{about}]"
         case "resource":
             inner = block.resource
+            name = unquote(str(inner.uri).partition("?")[0].rpartition("/")[2]) or f"resource-{number}"
             text = getattr(inner, "text", None)
-            if text is not None:
-                return TextPart(text=f"[resource {inner.uri}]\n{text}")
-            return TextPart(text=f"[resource {inner.uri}, {inner.mime_type or 'binary'}; not shown]")
+            if text is None:
+                return _file(inner.blob, name, inner.mime_type or "", title=str(inner.uri))
+            if len(text) <= TEXT_AT_MOST:
+                return f"[resource {inner.uri}]\n{text}"
+            return Produced(name, text.encode(errors="replace"), inner.mime_type or "text/plain", title=str(inner.uri))
         case kind:
-            return TextPart(text=f"[{kind}; not shown]")
+            return f"[{kind}; not shown]"
+
+
+def _file(data: str, name: str, media_type: str, *, title: str = "") -> Produced | str:
+    """The file in a block; a note if it is too large to be one (a third is what base64 adds), or is garbled."""
+    if len(data) > BYTES_AT_MOST * 3 // 2:
+        return f"[{name}, {len(data):,} characters; not kept: it is too large]"
+    try:
+        return Produced(name, b64decode("".join(data.split()), validate=True), media_type, title=title)
+    except ValueError:
+        return f"[{name}; not kept: it is no valid base64]"

@@ -7,8 +7,7 @@ to do. Nothing about a call is held only in memory.
 import hashlib
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import anyio
@@ -28,12 +27,13 @@ from harnessd.facts.message import JsonObject
 from harnessd.facts.run import Approval, Decision
 from harnessd.facts.state import OpenCall
 from harnessd.ids import new_id
+from harnessd.journal.stamp import from_now
 from harnessd.permissions.call import GateCall, Target
 from harnessd.permissions.gate import answered
 from harnessd.tools.arguments import BadSchema, Invalid, canonical, check_arguments, parse_arguments, takes_no_arguments
 from harnessd.tools.recorder import Recorder
 from harnessd.tools.schedule import TOGETHER_AT_MOST, plan
-from harnessd.tools.tool import Effect, Outcome, Preview, Tool, ToolContext, no_targets
+from harnessd.tools.tool import Effect, Outcome, Preview, StillOpen, Tool, ToolContext, no_targets
 from harnessd.tools.toolbox import Toolbox, UnknownTool
 from harnessd.tools.trim import Evict, ResultRule, trim
 from harnessd.tools.unrun import denied, invalid, not_allowed_by, outcome_unknown, raised, stopped, timed_out
@@ -55,7 +55,7 @@ class Done:
 
 @dataclass(frozen=True)
 class Waiting:
-    """These approvals wait for a person; every other call has its result."""
+    """These approvals wait for a person, here or below a call that is still open; every other call has its result."""
 
     approvals: tuple[str, ...]
 
@@ -121,10 +121,10 @@ async def run_calls(
     if stopping():
         cancel_calls(ledger, turn)
     waiting = line.waiting(calls)
-    if not waiting:
+    if not waiting and not line.open:
         return Done()
     await ledger.barrier()
-    return Waiting(waiting)
+    return Waiting((*waiting, *(approval for still in line.open for approval in still.approvals)))
 
 
 def cancel_calls(ledger: Recorder, turn: TurnScope) -> None:
@@ -154,6 +154,7 @@ class _Line:
     evict: Evict | None
     stopping: Callable[[], bool]
     expires_at: Callable[[], str | None]
+    open: list[StillOpen] = field(default_factory=list)
 
     def unfinished(self, calls: Sequence[OpenCall]) -> list[OpenCall]:
         """The calls that something is left to do for; a writer that was in flight is closed here."""
@@ -172,7 +173,7 @@ class _Line:
         """Arguments of the model or, if a person changed them, of that person."""
         if isinstance(tool, UnknownTool):
             return Invalid(tool.message, line=0)
-        check = self.toolbox.check(tool)
+        check = tool.check
         if isinstance(check, BadSchema):
             return Invalid(f"{tool.name} cannot be called: {check.reason}", line=0)
         if call.created and call.arguments is not None:
@@ -214,6 +215,9 @@ class _Line:
             if decided is None:
                 return
             outcome = await self.run(ready, *decided)
+            if isinstance(outcome, StillOpen):
+                self.open.append(outcome)
+                return
             try:
                 outcome = await trim(outcome, self.rule(ready.tool), self.evict, ready.id)
                 for hook in self.after:
@@ -279,7 +283,7 @@ class _Line:
         )
         return context, decision
 
-    async def run(self, ready: Ready, context: ToolContext, decision: Decision) -> Outcome:
+    async def run(self, ready: Ready, context: ToolContext, decision: Decision) -> Outcome | StillOpen:
         """The effect. What permits a writer's effect is on disk before it happens."""
         for hook in self.before:
             await hook(ready, context)
@@ -305,7 +309,7 @@ class _Line:
             policy=decision,
             diff=preview.diff if preview else None,
             base=preview.base if preview else None,
-            requested_at=_now(),
+            requested_at=from_now(),
             expires_at=self.expires_at(),
         )
         self.record(ToolApprovalRequired(approval=approval))
@@ -417,7 +421,3 @@ def _action(call: OpenCall, arguments: JsonObject | None) -> str:
     """Equal for the same tool with the same arguments, whatever the order of their keys."""
     text = call.call.arguments if arguments is None else canonical(arguments)
     return hashlib.sha256(f"{call.call.name}\0{text}".encode(errors="surrogatepass")).hexdigest()[:16]
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -95,9 +95,8 @@ async def line_process(
     """
     whole = {name: os.environ[name] for name in INHERITED if name in os.environ} | dict(env)
     program = await anyio.to_thread.run_sync(_program, command, whole.get("PATH"), cwd)
-    tied = [sys.executable, "-I", "-S", "-c", _TIED, str(os.getpid()), program, *args]
     try:
-        process = await anyio.open_process(tied, env=whole, cwd=cwd, start_new_session=True)
+        process = await anyio.open_process(tied((program, *args)), env=whole, cwd=cwd, start_new_session=True)
     except (OSError, ValueError) as error:
         raise CannotStart(f"{command!r} cannot be started: {error}") from None
     assert process.stderr is not None  # noqa: S101 - it is started with pipes
@@ -110,6 +109,11 @@ async def line_process(
             with anyio.CancelScope(shield=True):
                 await _end(process, logged)
             group.cancel_scope.cancel()
+
+
+def tied(command: Sequence[str]) -> list[str]:
+    """`command` as a program that the kernel kills when this process dies, however it dies."""
+    return [sys.executable, "-I", "-S", "-c", _TIED, str(os.getpid()), *command]
 
 
 def _program(command: str, path: str | None, cwd: Path) -> str:

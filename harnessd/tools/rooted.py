@@ -38,16 +38,16 @@ def read_file(path: str, *, at_most: int) -> bytes | None:
     """
     real = PurePosixPath(path)
     try:
-        with _folder(real.parent) as folder:
-            handle = os.open(real.name, _READ, dir_fd=folder)
+        with open_folder(real.parent) as folder:
+            handle = os.open(real.name, OPEN_FILE, dir_fd=folder)
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise _unusable(error, real) from None
+        raise unusable(error, real) from None
     with os.fdopen(handle, "rb") as file:
         status = os.fstat(handle)
         if not stat.S_ISREG(status.st_mode):
-            raise Unusable(f"{real.name} is {_kind(status.st_mode)}, not a file")
+            raise Unusable(f"{real.name} is {kind_of(status.st_mode)}, not a file")
         if status.st_size > at_most:
             raise Unusable(f"{real.name} has {status.st_size:,} bytes; only files of up to {at_most:,} can be opened")
         # What it has, and one byte to see whether it grew: a buffer for the most it may have takes longer than reading.
@@ -63,13 +63,13 @@ def list_folder(path: str) -> list[Entry] | None:
     """The entries of a folder by name, of a very large one the first found; None if it is no folder."""
     real = PurePosixPath(path)
     try:
-        with _folder(real) as folder, os.scandir(folder) as scan:
+        with open_folder(real) as folder, os.scandir(folder) as scan:
             names = sorted(entry.name for entry, _ in zip(scan, range(LISTED_AT_MOST), strict=False))
             return [_entry(folder, name) for name in names]
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
-        raise _unusable(error, real) from None
+        raise unusable(error, real) from None
 
 
 def replace_file(path: str, data: bytes, *, expected: bytes | None) -> None:
@@ -80,20 +80,23 @@ def replace_file(path: str, data: bytes, *, expected: bytes | None) -> None:
     """
     real = PurePosixPath(path)
     try:
-        with _folder(real.parent, make=True) as folder:
+        with open_folder(real.parent, make=True) as folder:
             _replace(folder, real.name, data, expected)
     except OSError as error:
-        raise _unusable(error, real) from None
+        raise unusable(error, real) from None
 
 
-_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+OPEN_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _STEP = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 @contextmanager
-def _folder(path: PurePosixPath, *, make: bool = False) -> Iterator[int]:
-    """A descriptor of the folder, reached step by step from the root of the machine."""
+def open_folder(path: PurePosixPath, *, make: bool = False) -> Iterator[int]:
+    """A descriptor of the folder, reached step by step from the root of the machine; what is made on the way stays.
+
+    Raises `OSError` as it comes (see `unusable`), and `Unusable` for a path that is not plain.
+    """
     handle = os.open("/", _STEP)
     try:
         steps = path.parts[1:]
@@ -116,6 +119,11 @@ def _open_step(folder: int, step: str, flags: int, *, make: bool) -> int:
             raise
     with suppress(FileExistsError):
         os.mkdir(step, dir_fd=folder)
+    above = os.open(".", _FOLDER, dir_fd=folder)  # what was opened only as a step can't be synced
+    try:
+        os.fsync(above)
+    finally:
+        os.close(above)
     return os.open(step, flags, dir_fd=folder)
 
 
@@ -159,7 +167,7 @@ def _move_new(folder: int, temporary: str, name: str) -> None:
 def _check(folder: int, name: str, expected: bytes | None) -> int | None:
     """The mode of the file if it holds `expected`; None if it should not exist and does not."""
     try:
-        handle = os.open(name, _READ, dir_fd=folder)
+        handle = os.open(name, OPEN_FILE, dir_fd=folder)
     except FileNotFoundError:
         if expected is None:
             return None
@@ -167,7 +175,7 @@ def _check(folder: int, name: str, expected: bytes | None) -> int | None:
     with os.fdopen(handle, "rb") as file:
         status = os.fstat(handle)
         if not stat.S_ISREG(status.st_mode):
-            raise Unusable(f"{name} is {_kind(status.st_mode)}, not a file")
+            raise Unusable(f"{name} is {kind_of(status.st_mode)}, not a file")
         if expected is None:
             raise Unusable(f"{name} was made by somebody else meanwhile; read it first. Nothing was written")
         if status.st_size != len(expected) or file.read(len(expected) + 1) != expected:
@@ -180,10 +188,11 @@ def _entry(folder: int, name: str) -> Entry:
         status = os.stat(name, dir_fd=folder, follow_symlinks=False)
     except OSError:
         return Entry(name, "gone", 0)
-    return Entry(name, _kind(status.st_mode), status.st_size)
+    return Entry(name, kind_of(status.st_mode), status.st_size)
 
 
-def _kind(mode: int) -> str:
+def kind_of(mode: int) -> str:
+    """What a file of that mode is, in words."""
     for test, kind in _KINDS:
         if test(mode):
             return kind
@@ -199,7 +208,8 @@ _KINDS = (
 )
 
 
-def _unusable(error: OSError, path: PurePosixPath) -> Unusable:
+def unusable(error: OSError, path: PurePosixPath) -> Unusable:
+    """What went wrong with the path, for the model."""
     if error.errno in {errno.ELOOP, errno.EMLINK, errno.ENOTDIR}:
         return Unusable(f"{path.name}: a step of the path is a link or no folder")
     if error.errno in {errno.ENOSPC, errno.EDQUOT}:

@@ -10,7 +10,7 @@ import re
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import anyio
@@ -116,6 +116,11 @@ class Servers:
             else:
                 self._connections[name].wake()
 
+    def reconnect(self) -> None:
+        """Tries those that failed again at once, and asks the others anew what they offer."""
+        for connection in self._connections.values():
+            connection.renew()
+
     async def ready(self, seconds: float) -> None:
         """Waits until every server is connected or has failed, at most so many seconds.
 
@@ -194,6 +199,14 @@ class _Connection:
             self.state = _Connecting()
             self._wake.set()
 
+    def renew(self) -> None:
+        """Connects now if it had failed, however often; else lists the tools again."""
+        if isinstance(self.state, _Failed):
+            self.state, self._failures = replace(self.state, retry_at=0.0), 0
+            self.wake()
+        else:
+            self._relist.set()
+
     def close(self) -> None:
         """Ends it; its task finishes soon after."""
         self._closing = True
@@ -226,9 +239,9 @@ class _Connection:
             return self._call_failed(failure)
         if not answer.is_error:
             self._failures = 0
-            return Outcome("ok", answer.parts, changed=True, origin=origin)
+            return Outcome("ok", answer.parts, changed=True, origin=origin, files=answer.files)
         failure = Failure(kind="tool_error", message="the tool reported an error")
-        return Outcome("error", answer.parts, origin=origin, failure=failure)
+        return Outcome("error", answer.parts, origin=origin, failure=failure, files=answer.files)
 
     @property
     def origin(self) -> Origin:

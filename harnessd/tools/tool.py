@@ -3,25 +3,41 @@
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Literal
 
 from harnessd.facts.event import Event
 from harnessd.facts.message import CallStatus, JsonObject, Origin, Part, TextPart
-from harnessd.facts.run import Failure
+from harnessd.facts.run import ArtifactRef, Failure
 from harnessd.home.definition import Definition
 from harnessd.home.door import Author, Cause, Door
 from harnessd.home.layout import Home
 from harnessd.permissions.call import Target
 from harnessd.permissions.paths import Roots
+from harnessd.tools.arguments import BadSchema, Validate, compile_schema
 from harnessd.tools.seen import Seen
 
 Kind = Literal["builtin", "script", "mcp"]
 Effect = Literal["read", "write"]
 
 
+@dataclass(frozen=True, slots=True)
+class Produced:
+    """A file that a call brought along with its text; it is kept as an artifact and referred to in the result.
+
+    `name` and `media_type` are what its maker says, which need not be true. Its reference goes before the part `at`.
+    """
+
+    name: str
+    data: bytes
+    media_type: str = "application/octet-stream"
+    title: str = ""
+    at: int = 0
+
+
 @dataclass(frozen=True)
 class Outcome:
-    """What a call gave. `changed`: it brought something new. `events` are recorded with the result.
+    """What a call gave. `changed`: it brought something new. `events` are recorded with the result, `files` kept.
 
     `commit` names the change of the home and `wrote` its path and the blob now on disk; `origin` is where the
     text came from: what the harness itself says is the agent's own.
@@ -35,6 +51,14 @@ class Outcome:
     failure: Failure | None = None
     events: tuple[Event, ...] = ()
     wrote: tuple[str, str] | None = None
+    files: tuple[Produced, ...] = ()
+
+
+@dataclass(frozen=True)
+class StillOpen:
+    """The call has no result yet: what it began waits elsewhere, for `approvals`. It is run again when that goes on."""
+
+    approvals: tuple[str, ...] = ()
 
 
 def succeeded(text: str, *, changed: bool = False, commit: str | None = None, origin: Origin = "agent") -> Outcome:
@@ -60,9 +84,9 @@ class ToolContext:
     """What a call is given. `cause` goes into commits; `deadline` is in `time.monotonic` seconds.
 
     `origin` is the lowest one in what the model has seen. `definition` is the home as it stands now. `seen`
-    remembers which version of a file this session read. `found` are the tools found in it. `targets` are the
-    places that the gate decided about; a tool touches no others. `approved` says that a person allowed this
-    call, `base` which blob that approval was bound to.
+    remembers which version of a file this session read. `found` are the tools found in it, `artifacts` what it
+    produced so far. `targets` are the places that the gate decided about; a tool touches no others. `approved` says
+    that a person allowed this call, `base` which blob that approval was bound to.
     """
 
     home: Home
@@ -80,6 +104,7 @@ class ToolContext:
     user_id: str | None = None
     origin: Origin = "remote"
     found: tuple[str, ...] = ()
+    artifacts: tuple[ArtifactRef, ...] = ()
     idempotency_key: str = ""
     deadline: float | None = None
     delta: Callable[[str], None] = field(default=lambda _: None)
@@ -96,7 +121,7 @@ class ToolContext:
         return None if self.deadline is None else max(0.0, self.deadline - time.monotonic())
 
 
-Run = Callable[[ToolContext, JsonObject], Awaitable[Outcome]]
+Run = Callable[[ToolContext, JsonObject], Awaitable[Outcome | StillOpen]]
 Targets = Callable[[ToolContext, JsonObject], tuple[Target, ...]]
 MakePreview = Callable[[ToolContext, JsonObject], Preview | Outcome | None]
 """An `Outcome` says that the call would fail, so nobody needs to be asked."""
@@ -136,3 +161,8 @@ class Tool:
     server: str | None = None
     targets: Targets = no_targets
     preview: MakePreview = no_preview
+
+    @cached_property
+    def check(self) -> Validate | BadSchema:
+        """The compiled schema, made at the first call: it takes longer than a turn."""
+        return compile_schema(self.input_schema)

@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from harnessd.models.request import ToolSpec
-from harnessd.tools.arguments import BadSchema, Validate, compile_schema
 from harnessd.tools.find_tools import find_tools_tool
 from harnessd.tools.near import near_names
 from harnessd.tools.tool import Tool
@@ -39,7 +38,6 @@ class Toolbox:
         ordered = [tool for tool in listed if tool.kind == "builtin"]
         ordered += sorted((t for t in listed if t.kind != "builtin"), key=lambda tool: (_ORDER[tool.kind], tool.name))
         self._tools: dict[str, Tool] = {}
-        self._checks: dict[str, Validate] = {}
         self.shadowed: tuple[Tool, ...] = ()
         for tool in ordered:
             if tool.name in self._tools:
@@ -59,16 +57,6 @@ class Toolbox:
         if tool is not None:
             return tool
         return UnknownTool(name, near_names(name, tuple(self._tools)))
-
-    def check(self, tool: Tool) -> Validate | BadSchema:
-        """The compiled schema of a tool, made at its first call."""
-        check = self._checks.get(tool.name)
-        if check is None:
-            compiled = compile_schema(tool.input_schema)
-            if isinstance(compiled, BadSchema):
-                return compiled
-            check = self._checks[tool.name] = compiled
-        return check
 
     def specs(self, found: Sequence[str] = ()) -> tuple[ToolSpec, ...]:
         """What the model is offered: the first fifteen, `find_tools` if there are more, then those `found`, in order.

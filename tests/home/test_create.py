@@ -1,5 +1,6 @@
 """How a home comes to be, and whether it may start processes."""
 
+import os
 import shutil
 from pathlib import Path
 
@@ -99,6 +100,19 @@ def test_h9_a_foreign_home_is_trusted_for_exactly_what_was_looked_at(tmp_path: P
     trust.trust(home, "looked-at")
     assert (trust.is_trusted(home, "looked-at"), trust.is_trusted(home, "other")) == (True, False)
     assert (tmp_path / "state/trust.json").stat().st_mode & 0o077 == 0
+
+
+def test_h9_trust_is_looked_up_anew_whoever_changes_it_and_however_fast(tmp_path: Path) -> None:
+    reader, writer = TrustStore(tmp_path / "state"), TrustStore(tmp_path / "state")
+    home = make_home(tmp_path / "ada")
+    for number in range(20):
+        writer.now_foreign(home, f"hash-{number:02}")
+        assert [reader.is_trusted(home, f"hash-{other:02}") for other in (number - 1, number)] == [False, True]
+    os.utime(tmp_path / "state/trust.json", ns=(0, 0))
+    (tmp_path / "state/trust.json").write_text("{}")
+    assert not reader.is_trusted(home, "hash-19")
+    (tmp_path / "state/trust.json").unlink()
+    assert not reader.is_trusted(home, "hash-19")
 
 
 def test_h9_what_comes_in_from_elsewhere_ends_the_trust_in_a_home_made_here(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Encoded histories: the kept bytes always equal a fresh encoding."""
 
 import json
+import tracemalloc
 
 from asking import READ, make_request, user
 from hypothesis import given
@@ -98,6 +99,25 @@ def test_o1_what_is_kept_is_bounded() -> None:
     assert kept._size == sum(history.size for history in kept._sessions.values()) <= 2_000
     kept.forget("s49")
     assert "s49" not in kept._sessions
+    longer = make_request(messages=[user("one")], session_id="t", system="x" * 1000, tools=(READ,))
+    kept.body(longer, b'"m":1')
+    assert kept._sessions["t"].size > 1000 + len(json.dumps(READ.input_schema)) // 2
+    kept.body(make_request(messages=longer.messages, session_id="t", system="x"), b'"m":1')
+    assert kept._size == sum(history.size for history in kept._sessions.values()) < 1000
+
+
+def test_o1_what_is_kept_takes_no_more_memory_than_is_counted() -> None:
+    """The encoder gives bytes in a buffer that is far larger; a thousand short messages must not keep a thousand."""
+    kept = EncodedHistories()
+    messages = [user(f"{number} {'x' * 300}") for number in range(1000)]
+    kept.body(make_request(messages=messages[:1], session_id="s"), b'"m":1')
+    tracemalloc.start()
+    try:
+        kept.body(make_request(messages=messages, session_id="s"), b'"m":1')
+        taken, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert taken < 1.5 * kept._size
 
 
 def test_tools_and_system_are_taken_up_when_they_change() -> None:
