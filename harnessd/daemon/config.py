@@ -4,11 +4,13 @@ The operator's settings lie outside every home. A home can narrow them, never wi
 """
 
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError, field_validator, model_validator
 from pydantic.alias_generators import to_camel
 
 from harnessd.errors import UsageError
@@ -16,6 +18,7 @@ from harnessd.facts.run import Budget, Mode
 
 FILE = "harnessd.yaml"
 _LIMITS = tuple(Budget.model_fields)
+_HOST = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_])?|\[[0-9A-Fa-f:.]+\]|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]+")
 TieredKind = Literal["memory", "users", "skills", "agents", "knowledge", "tools", "subagents", "graphs", "evals"]
 
 
@@ -61,8 +64,62 @@ class OperatorHooks(_Strict):
     before_tool: tuple[tuple[str, ...], ...] = ()
 
 
+Happening = Literal["approval", "parked", "failed", "ended"]
+"""What somebody can be told of: a call waits for a person, a run is parked, it failed, it ended (or failed)."""
+
+
+class _Notify(_Strict):
+    """Of what, and how long it may take (seconds)."""
+
+    on: tuple[Happening, ...] = Field(default=("approval", "parked", "failed"), min_length=1)
+    timeout: float = Field(default=10.0, gt=0, le=300)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _on_is_a_name(cls, given: object) -> object:
+        """YAML 1.1, as PyYAML reads it, takes the key `on` for the value true."""
+        if isinstance(given, Mapping) and True in given:
+            return {"on" if name is True else name: value for name, value in given.items()}
+        return given
+
+
+class NotifyCommand(_Notify):
+    """A program that is told on standard input: an argument list, not a shell line."""
+
+    command: tuple[str, ...] = Field(min_length=1)
+
+
+class NotifyWebhook(_Notify):
+    """A URL that is told by POST."""
+
+    webhook: str
+
+    @field_validator("webhook")
+    @classmethod
+    def _a_url(cls, webhook: str) -> str:
+        parts = urlsplit(webhook)
+        if parts.scheme not in {"http", "https"} or not parts.hostname:
+            raise ValueError("a webhook is a URL that begins with http:// or https://")
+        return webhook
+
+
+def _kind(given: object) -> str:
+    has_webhook = "webhook" in given if isinstance(given, Mapping) else isinstance(given, NotifyWebhook)
+    return "webhook" if has_webhook else "command"
+
+
+Notify = Annotated[
+    Annotated[NotifyCommand, Tag("command")] | Annotated[NotifyWebhook, Tag("webhook")], Discriminator(_kind)
+]
+
+
 class Settings(_Strict):
-    """Everything the operator can set. Paths are absolute; `resume_within` is seconds."""
+    """Everything the operator can set. Paths are absolute, times are seconds.
+
+    The daemon answers to the names of `allowed_hosts`, beside `host` and those of this machine. A run that was
+    interrupted longer than `resume_within` ago is parked. A session that nobody looks at is let go after
+    `idle_seconds`. Turns may end within `grace_seconds` when the daemon stops.
+    """
 
     workspaces: Path = Path()
     state_dir: Path = Path()
@@ -70,6 +127,7 @@ class Settings(_Strict):
     small_model: str | None = None
     api_base: str | None = None
     host: str = "127.0.0.1"
+    allowed_hosts: tuple[str, ...] = ()
     port: int = Field(default=7433, ge=0, le=65535)
     log: Literal["debug", "info", "warning", "error"] = "warning"
     ceiling: Ceiling = Ceiling()
@@ -78,8 +136,20 @@ class Settings(_Strict):
     hooks: OperatorHooks = OperatorHooks()
     trusted_links: tuple[Path, ...] = ()
     allow_env: tuple[str, ...] = ()
-    resume_within: float = 6 * 3600
+    resume_within: float = Field(default=6 * 3600, ge=0)
+    idle_seconds: float = Field(default=30.0, ge=0)
+    grace_seconds: float = Field(default=10.0, ge=0, le=3600)
     mcp_connect_timeout: float = Field(default=20.0, gt=0)
+    notify: tuple[Notify, ...] = ()
+
+    @field_validator("allowed_hosts")
+    @classmethod
+    def _names(cls, hosts: tuple[str, ...]) -> tuple[str, ...]:
+        """A name with a scheme, a port or a star would never be met, and the operator would not know why."""
+        for host in hosts:
+            if not _HOST.fullmatch(host):
+                raise ValueError(f"{host!r} is no host: write a name or an address, such as box.lan, without a port")
+        return hosts
 
     @property
     def secrets_file(self) -> Path:

@@ -1,28 +1,31 @@
 """How a subagent works for a run: a session of its own, waited for, stopped with it, gone on with after a crash.
 
 The session's id follows from the tool call's, so that a call which is run again finds what it began. Who closes
-this process leaves the subagent's run as an interrupted one; who stops the parent's run stops it.
+this process leaves the subagent's run as an interrupted one; who stops the parent's run stops it. A subagent that waits
+for a person is let go, and the call with it stays open: a decision wakes the run at the top, and the call is run again.
 """
 
 import contextlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 
 import anyio
 
 from harnessd.daemon.session import Session
-from harnessd.errors import HarnessdError, StorageError
-from harnessd.facts.event import SubagentFinished, SubagentStarted
+from harnessd.errors import HarnessdError, SessionNotFound, StorageError
+from harnessd.facts.event import SubagentFinished, SubagentStarted, SubagentWaiting
 from harnessd.facts.message import AssistantMessage, Message, TextPart, UserMessage, lowest_origin, text_of
-from harnessd.facts.run import Budget, Failure, Parent, SubagentRef, Trigger
+from harnessd.facts.run import ApprovalBelow, Budget, Failure, Parent, SubagentRef, Trigger
 from harnessd.facts.state import LastRun, State
+from harnessd.home.layout import Home
 from harnessd.home.subagents import Subagent
 from harnessd.hooks.context import RunContext
 from harnessd.ids import check_id, new_id
+from harnessd.journal.peek import peek
+from harnessd.journal.stamp import from_now
 from harnessd.loop.budget import share
 from harnessd.tools.delegate import DELEGATE
-from harnessd.tools.tool import Outcome, ToolContext, failed
+from harnessd.tools.tool import Outcome, StillOpen, ToolContext, failed
 from harnessd.tools.unrun import stopped
 
 TITLE_LENGTH = 80
@@ -58,8 +61,11 @@ class Delegation:
     open: Callable[[Task], Awaitable[Session]]
     close: Callable[[Task, Session], Awaitable[None]]
 
-    async def wake(self, above: RunContext, call: ToolContext, subagent: Subagent, text: str) -> Outcome:
-        """Has the subagent do the task, or go on with it; what it concluded, or how far it came and why it ended."""
+    async def wake(self, above: RunContext, call: ToolContext, subagent: Subagent, text: str) -> Outcome | StillOpen:
+        """Has the subagent do the task, or go on with it; what it concluded, or how far it came and why it ended.
+
+        The call stays open if the subagent waits for a person, or is to go on in another process.
+        """
         task = _task(above, call, subagent, text)
         ref = _ref(above, task)
         if ref is None:
@@ -73,17 +79,26 @@ class Delegation:
             try:
                 if above.run.status == "stopping":
                     return stopped(under_way=False)
-                state = await self._work(task, session, text, ref, call)
+                await self._work(task, session, text, ref, call)
             finally:
                 with anyio.CancelScope(shield=True):
                     await self._let_go(task, session)
         except HarnessdError as error:
             return _broken(above, ref, error)
+        state = session.state
+        if state.active_run is not None or state.queue:
+            waiting = _waiting(state)
+            if not waiting and not above.pausing and not above.stopping:
+                return await self.wake(above, call, subagent, text)  # it was decided while we let it go
+            if waiting:
+                update = {"status": "waiting", "waiting": waiting}
+                above.record(SubagentWaiting(subagent=ref.model_copy(update=update)))
+            return StillOpen(tuple(one.approval.id for one in waiting))
         _finish(above, ref, state)
         return _outcome(subagent, state)
 
-    async def _work(self, task: Task, session: Session, text: str, ref: SubagentRef, call: ToolContext) -> State:
-        """Waits until the subagent's run has ended. A cancellation that ends the parent's run ends it as well."""
+    async def _work(self, task: Task, session: Session, text: str, ref: SubagentRef, call: ToolContext) -> None:
+        """Waits until the subagent's run has ended or waits. A cancellation that ends the parent's run ends it too."""
         above = task.above
         above.below[task.parent.tool_call_id] = session.stop_below
         try:
@@ -92,8 +107,8 @@ class Delegation:
                 trigger = Trigger(kind="delegate", message_id=message.id, name=above.state.agent_id)
                 await session.begin(message, trigger)
             else:
-                session.recover()
-            return await session.idle()
+                session.rouse()
+            await session.idle()
         except anyio.get_cancelled_exc_class():
             if _over(above, call):
                 with anyio.CancelScope(shield=True):
@@ -143,9 +158,62 @@ def _started(task: Task) -> SubagentRef:
         session_id=task.session_id,
         title=task.title,
         status="running",
-        started_at=_now(),
+        started_at=from_now(),
         result_ref=str(journal.relative_to(task.above.home.path)),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class WayUp:
+    """The session at the top that a subagent's works for; or, not `wanted`, the one that nobody above waits for."""
+
+    session_id: str
+    wanted: bool
+
+
+def way_up(home: Home, session_id: str, parent: Parent | None) -> WayUp:
+    """Who is to be woken for the session `session_id` that works for `parent`; blocks.
+
+    A subagent's session is wanted as long as the call that asked for it is open; each above it likewise. Raises
+    `StorageError`.
+    """
+    passed = {session_id}
+    while parent is not None and parent.session_id not in passed:
+        above = _state_of(home, parent.session_id)
+        if above is None or not _waits_for(above[1], parent):
+            break
+        agent_id, state = above
+        session_id, parent = parent.session_id, state.parent
+        passed.add(session_id)
+        if agent_id == "main":
+            return WayUp(session_id, wanted=True)
+    return WayUp(session_id, wanted=False)
+
+
+def _state_of(home: Home, session_id: str) -> tuple[str, State] | None:
+    """Whose session that is and how it stands on disk; None if there is no such session."""
+    agent_id = home.agent_of(check_id(session_id, "ses"))
+    if agent_id is None:
+        return None
+    try:
+        return agent_id, peek(home.journal(agent_id, session_id), home.checkpoint(agent_id, session_id))
+    except SessionNotFound:
+        return None
+
+
+def _waits_for(above: State, parent: Parent) -> bool:
+    run = above.active_run
+    calls = run.calls if run is not None and run.run_id == parent.run_id else ()
+    return any(entry.call.id == parent.tool_call_id and entry.status != "finished" for entry in calls)
+
+
+def _waiting(state: State) -> tuple[ApprovalBelow, ...]:
+    """What keeps a subagent's session, and those below it, from going on."""
+    own = (
+        ApprovalBelow(agent_id=state.agent_id, session_id=state.session_id, approval=approval)
+        for approval in state.pending_approvals
+    )
+    return (*own, *(waits for ref in state.subagents if ref.status == "waiting" for waits in ref.waiting))
 
 
 def _untouched(state: State) -> bool:
@@ -165,20 +233,24 @@ def _over(above: RunContext, call: ToolContext) -> bool:
     return above.run.status == "stopping" or cancelled or (left is not None and left <= 0)
 
 
-def _finish(above: RunContext, ref: SubagentRef, state: State, unended: LastRun = INTERRUPTED) -> None:
-    """Records how it ended, once; `unended` is said of a run that did not come to its end."""
-    known = next((one for one in above.state.subagents if one.id == ref.id), ref)
-    if known.status != "running":
-        return
+def ended(ref: SubagentRef, state: State, unended: LastRun = INTERRUPTED) -> SubagentRef:
+    """How it ended, by the `state` of its session; `unended` is said of a run that did not come to its end."""
     last = state.last_run or unended
     status = {"completed": "completed", "stopped": "stopped"}.get(last.reason, "failed")
-    update = {"status": status, "completed_at": _now(), "usage": state.usage.total, "error": _failure(last)}
-    above.record(SubagentFinished(subagent=ref.model_copy(update=update)))
+    update = {"status": status, "completed_at": from_now(), "usage": state.usage.total, "error": _failure(last)}
+    return ref.model_copy(update=update | {"waiting": ()})
+
+
+def _finish(above: RunContext, ref: SubagentRef, state: State, unended: LastRun = INTERRUPTED) -> None:
+    """Records how it ended, once."""
+    known = next((one for one in above.state.subagents if one.id == ref.id), ref)
+    if known.status in {"running", "waiting"}:
+        above.record(SubagentFinished(subagent=ended(ref, state, unended)))
 
 
 def _broken(above: RunContext, ref: SubagentRef, error: HarnessdError) -> Outcome:
     failure = Failure(kind=type(error).__name__, message=str(error), hint=error.hint or "")
-    update = {"status": "failed", "completed_at": _now(), "error": failure}
+    update = {"status": "failed", "completed_at": from_now(), "error": failure}
     above.record(SubagentFinished(subagent=ref.model_copy(update=update)))
     return failed(failure.kind, f"{ref.agent_id} could not do the task: {error.message}")
 
@@ -209,7 +281,3 @@ def _failure(last: LastRun) -> Failure | None:
     if last.reason == "completed":
         return None
     return last.failure or Failure(kind=last.reason, message=last.detail or last.reason)
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

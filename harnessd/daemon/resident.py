@@ -17,6 +17,7 @@ from harnessd.home.door import Author, Cause, Committed, Conflicted, Door, Needs
 from harnessd.home.executables import executable_hash, programs
 from harnessd.home.layout import TOOLS, Home
 from harnessd.home.pin import Pinned, Pinner
+from harnessd.home.portrait import Portrait, portrait
 from harnessd.home.reader import DefinitionReader
 from harnessd.home.rules_text import NoPlace, with_allow_rule
 from harnessd.home.secrets import find_secrets
@@ -27,6 +28,7 @@ from harnessd.hooks.chain import Chain
 from harnessd.hooks.context import RunContext
 from harnessd.hooks.tool_result_eviction import evict
 from harnessd.journal.ledger import Ledger
+from harnessd.journal.stamp import from_now
 from harnessd.loop.endings import Ending, Waiting, nudged, seconds_left
 from harnessd.loop.run import run
 from harnessd.loop.turn import Turns
@@ -35,13 +37,13 @@ from harnessd.permissions.gate import GateContext, child_modes, decide
 from harnessd.permissions.hooks import Hook
 from harnessd.permissions.paths import Roots, find_roots
 from harnessd.permissions.rules import rule_for
+from harnessd.tools.artifact_produced import keep_produced
 from harnessd.tools.pipeline import Ready, TurnScope, run_calls
 from harnessd.tools.pipeline import Waiting as CallsWaiting
 from harnessd.tools.seen import Seen
 from harnessd.tools.servers import Servers
 from harnessd.tools.tool import Outcome, ToolContext
 
-NOBODY_TO_ASK = "nobody can be asked while a subagent works, so it is denied"
 ONCE = "mend or commit the file first, or allow the call once"
 OPERATOR = Author(kind="operator", name="operator", email="operator@localhost")
 
@@ -80,7 +82,7 @@ class Resident:
         """Runs it, or goes on with it."""
         return await run(context, self.turns)
 
-    async def run_calls(self, context: RunContext) -> tuple[str, ...]:
+    async def run_calls(self, context: RunContext) -> tuple[str, ...] | None:
         """Runs the open calls of the turn by the rules that stand in the home at this moment."""
         await self.chain.run_before_model(context)
         roots = await self._roots_of(context)
@@ -98,6 +100,7 @@ class Resident:
                 context.own_writes[path] = blob
                 if tool_context.approved:
                     await anyio.to_thread.run_sync(self._keep_trust, context.home_now)
+            outcome = await keep_produced(tool_context, outcome)
             call = ready.call.model_copy(update={"arguments": ready.arguments, "effect": ready.effect})
             return nudged(context.run, await self.chain.run_after_tool(context, call, outcome))
 
@@ -112,8 +115,9 @@ class Resident:
             results=definition.tools.results,
             evict=lambda call_id, text: evict(context, call_id, text),
             stopping=lambda: context.run.status == "stopping",
+            expires_at=lambda: _expiry(context),
         )
-        return done.approvals if isinstance(done, CallsWaiting) else ()
+        return done.approvals if isinstance(done, CallsWaiting) else None
 
     def rule_for(self, approval: Approval) -> str | None:
         """The narrowest allow rule that would let the same call through; None if no rule may lift this ask."""
@@ -134,9 +138,18 @@ class Resident:
         )
         return rule_for(call)
 
-    async def reload(self) -> None:
-        """Reads the home anew now; servers that failed are tried again at the next turn."""
-        await anyio.to_thread.run_sync(self.read)
+    def portrait(self) -> Portrait:
+        """What one would say of the agent at a glance. Blocks."""
+        pinned, definition = self.read()
+        pin = pinned.pin
+        return portrait(
+            self.home.name, definition, pin=pinned.tree, head=pin.head, dirty=pin.dirty, last_good=pin.last_good
+        )
+
+    async def reload(self) -> Portrait:
+        """Reads the home anew now; servers that failed are tried again at once, the others say what they offer."""
+        self.servers.reconnect()
+        return await anyio.to_thread.run_sync(self.portrait)
 
     async def allow_always(self, rule: str) -> None:
         """Writes an allow rule into tools.json, as the operator. Raises `HistoryError` if the home refuses."""
@@ -200,7 +213,7 @@ class Resident:
         if context.above is not None:
             over = self._gate_context(context.above)
             mode, ceiling, parents = child_modes(over, mode)
-            allowed = over.session_allowed
+            allowed = (*over.session_allowed, *allowed)
         return GateContext(
             mode=mode,
             ceiling=ceiling,
@@ -209,7 +222,6 @@ class Resident:
             request=_request(context),
             session_allowed=allowed,
             known_tools=known,
-            nobody_to_ask="" if context.above is None else NOBODY_TO_ASK,
             hooks=self.hooks,
             secret_values=self.secrets,
             secret_kinds=lambda text: [found.kind for found in find_secrets(text)],
@@ -242,8 +254,15 @@ class Resident:
             user_id=state.user_id,
             origin=state.context_origin,
             found=state.toolkit.found,
+            artifacts=state.artifact_refs,
             deadline=None if left is None else time.monotonic() + left,
         )
+
+
+def _expiry(context: RunContext) -> str | None:
+    """When an approval that is asked for now runs out."""
+    seconds = context.home_now.settings.approval_expiry
+    return None if seconds is None else from_now(seconds)
 
 
 def _request(context: RunContext) -> str:

@@ -1,52 +1,48 @@
 """One session: a mailbox for controls, and one run after another for what came in."""
 
-from collections.abc import Awaitable, Callable, Iterator
+import contextlib
+import math
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Literal
 
 import anyio
 from anyio.abc import TaskGroup
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from harnessd.daemon.answer import Accepted, Refused
+from harnessd.daemon.patch import check_patch
 from harnessd.errors import HarnessdError
 from harnessd.facts.control import Continue, Invoke, Reload, Resume, Stop, UpdateState
 from harnessd.facts.event import (
     Event,
     MessageQueued,
+    RunParked,
+    RunResumed,
     RunStopRequested,
     StateUpdated,
     ToolApprovalResolved,
 )
-from harnessd.facts.message import JsonObject, TextPart, UserMessage
-from harnessd.facts.run import Approval, Failure, Mode, Todo, Trigger
-from harnessd.facts.state import Queued, State
+from harnessd.facts.message import TextPart, UserMessage
+from harnessd.facts.run import Approval, Failure, Mode, SubagentRef, Trigger
+from harnessd.facts.state import ActiveRun, Queued, State
+from harnessd.home.portrait import Portrait
 from harnessd.hooks.context import RunContext
 from harnessd.ids import new_id
 from harnessd.journal.bus import Subscription
 from harnessd.journal.ledger import Ledger
+from harnessd.journal.standing import standing_of
 from harnessd.loop.endings import Ending, Waiting
 from harnessd.loop.run import finish
-from harnessd.permissions.modes import narrower
 
 FAULT = "this is a fault of harnessd; please report it"
+OVER = "the run that it works for is over"
 PAGE = 512
 """Events that are read at a time when an old decision is looked for."""
 
 
-@dataclass(frozen=True, slots=True)
-class Accepted:
-    """The control is on disk. `run_id` is the run that it starts or is about, None if it waits in the queue."""
-
-    run_id: str | None
-    seq: int
-
-
-@dataclass(frozen=True, slots=True)
-class Refused:
-    """The control changed nothing. `status` is the HTTP status it stands for, `current` what stands now."""
-
-    status: int
-    message: str
-    current: Event | Approval | int | None = None
+Prepare = Callable[[Ledger, str, Trigger], RunContext]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,35 +50,43 @@ class Wiring:
     """What a session is given: how a run is prepared, run, and what an allowed call's rule is.
 
     `prepare` makes the context of a run; `run` runs it; `rule_for` names the narrowest rule for an approval;
-    `write_rule` puts it into the home as the operator; `reload` reads the home anew.
+    `write_rule` puts it into the home as the operator; `reload` reads the home anew. `end_below` ends a subagent whose
+    run is over and tells how it stands then. `rouse` wakes the run at the top that a subagent's session works for.
+    `forget` drops what is kept for the session outside it, once it is closed.
     """
 
-    prepare: Callable[[Ledger, str, Trigger], RunContext]
+    prepare: Prepare
     run: Callable[[RunContext], Awaitable[Ending | Waiting]]
     rule_for: Callable[[Approval], str | None]
     write_rule: Callable[[str], Awaitable[None]]
-    reload: Callable[[], Awaitable[None]]
+    reload: Callable[[], Awaitable[Portrait]]
+    end_below: Callable[[SubagentRef], Awaitable[SubagentRef]]
+    rouse: Callable[["Session"], Coroutine[None, None, None]]
+    forget: Callable[[str], None]
     ceiling: Mode
 
 
-class _Patch(BaseModel):
-    """What a patch may set, read strictly: what is recorded stays, and a state that cannot hold it would drop it."""
-
-    model_config = ConfigDict(frozen=True, strict=True)
-
-    todos: tuple[Todo, ...] | None = Field(default=None, strict=False)
-    title: str | None = None
-    workspaceContext: JsonObject | None = None  # noqa: N815 - as it is on the wire
-    mode: Mode | None = None
-
-
 class Session:
-    """Serialises controls and runs; everything it knows is in the ledger."""
+    """Serialises controls and runs; everything it knows is in the ledger.
+
+    A subagent's session works only while it is employed, by the call of the run that it works for. What is decided in
+    it at another time wakes the run at the top, and that comes down to it by the way on which it started.
+    """
 
     def __init__(self, ledger: Ledger, tasks: TaskGroup, wiring: Wiring) -> None:
         self._ledger = ledger
         self._tasks = tasks
         self._wiring = wiring
+        # By the folder and not by the first record alone: a helper whose record was damaged gains no power by that.
+        self._is_below = ledger.agent_id != "main" or ledger.state.parent is not None
+        self._prepare = None if self._is_below else wiring.prepare
+        self._resume_within = math.inf
+        self._safe = False
+        self._left = False
+        self._roused = False
+        self._continued = False
+        self._pausing = False
+        self.quiet_since = time.monotonic()
         self._mailbox = anyio.Lock()
         self._context: RunContext | None = None
         self._decided = False
@@ -103,13 +107,54 @@ class Session:
         """What is true now."""
         return self._ledger.state
 
+    @property
+    def agent_id(self) -> str:
+        """Whose session it is: `main`, or the subagent's name."""
+        return self._ledger.agent_id
+
+    @property
+    def quiet(self) -> bool:
+        """Whether nothing runs at this moment."""
+        return not self._running
+
+    @property
+    def parked(self) -> bool:
+        """Whether the run that is next waits for a person to say that it may go on."""
+        run, queue = self.state.active_run, self.state.queue
+        return run.status == "parked" if run else bool(queue) and queue[0].parked and not queue[0].stopped
+
+    @property
+    def closed(self) -> bool:
+        """Whether it takes no more controls; open it again."""
+        return self._closed
+
+    @property
+    def waiting_for(self) -> tuple[str, ...]:
+        """The approvals that wait for a person, those of subagents included."""
+        below = (waits for ref in self.state.subagents if ref.status == "waiting" for waits in ref.waiting)
+        return (*(one.id for one in self.state.pending_approvals), *(one.approval.id for one in below))
+
+    async def snapshot(self) -> State:
+        """The state, once all of it is on disk: before that nobody outside is told. Raises `StorageError`."""
+        state = self.state
+        await self._ledger.barrier(state.seq)
+        return state
+
     def subscribe(self, after: int = 0) -> Subscription:
         """Every event after that seq, then what comes, with deltas."""
         return self._ledger.subscribe(after)
 
+    async def page(self, before: int | None, count: int) -> list[Event]:
+        """The last `count` events on disk below seq `before` (None: of all), in order."""
+        return await self._ledger.page(before, count)
+
     def journal(self) -> Iterator[Event]:
         """Every event on disk, from the first; blocks while it reads."""
         return self._ledger.journal.read()
+
+    async def rest(self) -> None:
+        """Waits until nothing runs, whatever came of it."""
+        await self._quiet.wait()
 
     async def idle(self) -> State:
         """Waits until nothing runs: the run ended, waits for a person or is parked. Raises what broke the session."""
@@ -126,7 +171,12 @@ class Session:
         async with self._mailbox:
             if self._closed:
                 return Refused(503, "the session is closed; open it again", self.state.seq)
+            if self._pausing:
+                return Refused(503, "the daemon is stopping", self.state.seq)
             await self._mended()
+            if self._is_below and isinstance(control, Invoke | UpdateState):
+                said = f"this session is the subagent {self.agent_id}'s; it takes up nothing but its task"
+                return Refused(409, said, self.state.seq)
             match control:
                 case Invoke():
                     return await self._invoke(control)
@@ -137,10 +187,10 @@ class Session:
                 case UpdateState():
                     return await self._update(control)
                 case Reload():
-                    await self._wiring.reload()
-                    return Accepted(self._run_id(), self.state.seq)
+                    portrait = await self._wiring.reload()
+                    return Accepted(self._run_id(), self.state.seq, portrait=portrait)
                 case Continue():
-                    return Refused(409, "no run is parked here", self.state.seq)
+                    return await self._continue(control)
 
     async def begin(self, message: UserMessage, trigger: Trigger) -> None:
         """Begins a run for a message that comes from inside: a subagent's task."""
@@ -154,9 +204,99 @@ class Session:
         async with self._mailbox:
             return isinstance(await self._stop(Stop(), by="parent"), Accepted)
 
-    def recover(self) -> None:
-        """Goes on with what a former process left: an interrupted run, or messages that wait."""
+    async def end_below(self) -> State:
+        """Ends a run that nobody works on any more, since the one that it works for is over; how it stands then."""
+        async with self._mailbox:
+            run = self.state.active_run
+            if run is not None and not self._running:
+                if run.status != "stopping":
+                    self._ledger.record(RunStopRequested(run_id=run.run_id, turn_id=run.turn_id, by="parent"))
+                await finish(self._bare_context(run.run_id, run.trigger), Ending("stopped", OVER))
+            if self.state.queue and not self._running:
+                self._ledger.record(RunStopRequested(scope="session", by="parent"))
+                await self._ledger.barrier()
+        return self.state
+
+    def employ(self, prepare: Prepare) -> None:
+        """Lets a subagent's session work: `prepare` makes the context of its run."""
+        self._prepare = prepare
+
+    async def dismiss(self) -> None:
+        """Ends a subagent's work here; a run that is not over goes on when it is employed again."""
+        self._prepare = None
+        self._work_scope.cancel()
+        await self._quiet.wait()
+
+    async def take_up(self, *, resume_within: float, safe: bool) -> None:
+        """Looks at what a former process left: an approval that has run out, a run that may not go on by itself.
+
+        `resume_within` is seconds; `safe` lets nothing go on. Called once, when the session was opened. Raises
+        `StorageError` if what it found cannot be put on record.
+        """
+        self._resume_within, self._safe = resume_within, safe
+        expired = self._expire()
+        # A run that waited was not interrupted: that its approval has run out lets it go on, however old it is.
+        if self._park(None if expired else self._ledger.opening.last_at) or expired:
+            await self._ledger.barrier()
+        if expired:
+            self._wake()
+
+    def _park(self, since: str | None) -> bool:
+        """Records that the run, interrupted `since` then, may not go on by itself, if that is so."""
+        run, queue = self.state.active_run, self.state.queue
+        if self._is_below or self._may_go_on(since) or (run is None and not queue):
+            return False
+        parked = run.status == "parked" if run else queue[0].parked
+        due = (run.status == "running" or self._cut_off) if run else not queue[0].stopped
+        if parked or not due:
+            return False
+        self._record_parked(run.run_id if run else queue[0].run_id or new_id("run"), since)
+        return True
+
+    def _record_parked(self, run_id: str, since: str | None) -> None:
+        reason: Literal["safe_mode", "too_old"] = "safe_mode" if self._safe else "too_old"
+        self._ledger.record(RunParked(run_id=run_id, reason=reason, interrupted_at=since or ""))
+
+    def _may_go_on(self, since: str | None) -> bool:
+        """Whether what was interrupted `since` then may go on by itself."""
+        return not self._safe and (since is None or _age(since) <= self._resume_within)
+
+    def recover(self, below_since: str | None = None) -> None:
+        """Goes on with what a former process left: an interrupted run, or messages that wait.
+
+        `below_since` is when a subagent of the run, however deep, was interrupted (RFC 3339): a run that waits for it
+        does not know that. It is woken or, if that is too long ago, parked.
+        """
+        run = self.state.active_run
+        if self._running:
+            self._roused = self._roused or below_since is not None
+        elif run is not None and run.status == "waiting_approval" and (below_since is not None or self._cut_off):
+            since = below_since or self._ledger.opening.last_at
+            self._left = self._may_go_on(since)
+            if not self._left and not self.state.pending_approvals:  # else a person's decision lets it go on
+                self._record_parked(run.run_id, since)
         self._wake()
+
+    def rouse(self) -> None:
+        """Goes on although it waits: a subagent of its run, however deep, has something to do again."""
+        self._roused = True
+        self._wake()
+
+    async def expire(self) -> None:
+        """Lets approvals whose time is over run out; their calls are not made, and the run goes on."""
+        async with self._mailbox:
+            if not self._closed and self._expire():
+                await self._accepted(self._run_id())
+
+    def pause(self) -> None:
+        """Takes no more controls, and lets what runs come to the end of its turn; it goes on in another process."""
+        self._pausing = True
+        if self._context is not None:
+            self._context.pausing = True
+
+    async def checkpoint(self) -> None:
+        """Saves the state beside the journal. Raises `StorageError`."""
+        await self._ledger.checkpoint()
 
     async def close(self) -> None:
         """Ends what runs as an interruption: it goes on when the session is opened again."""
@@ -164,6 +304,7 @@ class Session:
             self._closed = True
         self._work_scope.cancel()
         await self._quiet.wait()
+        self._wiring.forget(self.session_id)
         await self._ledger.close()
 
     async def _mended(self) -> None:
@@ -191,15 +332,18 @@ class Session:
                 workspace_context=control.workspace_context,
             )
         )
-        return await self._accepted(run_id)
+        return await self._accepted(run_id, self.waiting_for if busy else ())
 
     async def _resume(self, control: Resume) -> Accepted | Refused:
+        if self._expire():
+            await self._accepted(self._run_id())
         approval = next((one for one in self.state.pending_approvals if one.id == control.approval_id), None)
         if approval is None:
             decided = await self._decision(control.approval_id)
             if decided is None:
                 return Refused(404, f"there is no approval {control.approval_id} in this session")
-            return Refused(409, f"this approval was {decided.outcome} already", decided)
+            said = "has expired" if decided.outcome == "expired" else f"was {decided.outcome} already"
+            return Refused(409, f"this approval {said}", decided)
         if self.state.active_run is not None and self.state.active_run.status == "stopping":
             return Refused(409, "the run was stopped, and this approval with it", approval)
         allow = control.decision == "allow"
@@ -209,13 +353,14 @@ class Session:
             return Refused(409, "no rule can say this; allow it once", approval)
         if rule and control.scope == "always":
             await self._wiring.write_rule(rule)
+        outcomes: dict[str, Literal["allowed", "denied", "cancelled"]] = {"allow": "allowed", "deny": "denied"}
         self._ledger.record(
             ToolApprovalResolved(
                 run_id=approval.run_id,
                 turn_id=approval.turn_id,
                 approval_id=approval.id,
                 tool_call_id=approval.tool_call_id,
-                outcome="allowed" if allow else "denied",
+                outcome=outcomes.get(control.decision, "cancelled"),
                 by="user",
                 scope=control.scope,
                 rule=rule,
@@ -225,6 +370,23 @@ class Session:
         )
         self._decided = True
         return await self._accepted(approval.run_id)
+
+    async def _continue(self, control: Continue) -> Accepted | Refused:
+        """Lets a run that is parked, or was interrupted, go on or begin."""
+        run, first = self.state.active_run, self.state.queue[0] if self.state.queue else None
+        if run is not None:
+            parked = run.run_id if run.status == "parked" else None
+        else:
+            parked = first.run_id if first is not None and first.parked else None
+        step = None if self._running else self._next()
+        if step is not None and step[0] == control.run_id:
+            return await self._accepted(control.run_id)  # interrupted, and nobody took it up yet
+        if parked is None or parked != control.run_id:
+            return Refused(409, "that run is not parked here", self.state.seq)
+        turn_id = run.turn_id if run else None
+        self._ledger.record(RunResumed(run_id=parked, turn_id=turn_id, reason="continue"))
+        self._continued = run is not None
+        return await self._accepted(parked)
 
     async def _stop(self, control: Stop, by: str = "user") -> Accepted | Refused:
         run = self.state.active_run
@@ -237,7 +399,9 @@ class Session:
             await self._ledger.barrier()
         if self._context is not None:
             for stop in tuple(self._context.below.values()):
-                await stop()
+                # One that cannot write its journal keeps none of the others, nor this run, from ending.
+                with contextlib.suppress(HarnessdError):
+                    await stop()
             if self._context is not None and self._context.interruptible is not None:
                 self._context.interruptible.cancel()
         return await self._accepted(run.run_id)
@@ -256,29 +420,44 @@ class Session:
         return Refused(409, "that run is not under way", self.state.seq)
 
     async def _update(self, control: UpdateState) -> Accepted | Refused:
-        unknown = set(control.patch) - {"todos", "title", "workspaceContext", "mode"}
-        if unknown:
-            return Refused(400, f"the patch may change todos, title, workspaceContext and mode, not {sorted(unknown)}")
-        try:
-            asked = _Patch.model_validate(control.patch)
-        except ValidationError as error:
-            first = error.errors()[0]
-            place = ".".join(map(str, first["loc"]))
-            return Refused(400, f"{place}: {first['msg']}")
-        mode = asked.mode
-        if mode is not None and narrower(mode, self._wiring.ceiling) != mode:
-            return Refused(403, f"the operator's ceiling is {self._wiring.ceiling}")
+        if control.expected_seq is not None and control.expected_seq != self.state.seq:
+            return Refused(409, f"the session is at seq {self.state.seq}, not {control.expected_seq}", self.state.seq)
+        refused = check_patch(control.patch, self._wiring.ceiling)
+        if refused is not None:
+            return refused
         self._ledger.record(StateUpdated(patch=control.patch))
         await self._ledger.barrier()
         return Accepted(self._run_id(), self.state.seq)
 
-    async def _accepted(self, run_id: str | None) -> Accepted:
+    async def _accepted(self, run_id: str | None, waiting_for: tuple[str, ...] = ()) -> Accepted:
         seq = await self._ledger.barrier()
         self._wake()
-        return Accepted(run_id, seq)
+        return Accepted(run_id, seq, waiting_for)
+
+    def _expire(self) -> bool:
+        """Records which approvals have run out; whether there were any."""
+        now = datetime.now(UTC)
+        over = [one for one in self.state.pending_approvals if (end := runs_out(one)) is not None and end <= now]
+        for one in over:
+            self._ledger.record(
+                ToolApprovalResolved(
+                    run_id=one.run_id,
+                    turn_id=one.turn_id,
+                    approval_id=one.id,
+                    tool_call_id=one.tool_call_id,
+                    outcome="expired",
+                    by="clock",
+                )
+            )
+        self._decided = self._decided or bool(over)
+        return bool(over)
 
     def _wake(self) -> None:
-        if not self._running and not self._closed and self._next() is not None:
+        if self._running or self._closed or self._pausing or self._next() is None:
+            return
+        if self._prepare is None:
+            self._tasks.start_soon(self._wiring.rouse, self)
+        else:
             self._running = True
             self._broken = None
             self._work_scope = anyio.CancelScope()
@@ -289,7 +468,7 @@ class Session:
         """Runs what there is to run, one after another, then falls quiet."""
         try:
             with self._work_scope:
-                while (step := self._next()) is not None:
+                while not self._pausing and (step := self._next()) is not None:
                     await self._one_run(*step)
         except HarnessdError as error:
             self._broken = error
@@ -298,13 +477,20 @@ class Session:
         finally:
             self._running = False
             self._context = None
+            self.quiet_since = time.monotonic()
             self._quiet.set()
 
     async def _one_run(self, run_id: str, trigger: Trigger) -> None:
-        context = self._wiring.prepare(self._ledger, run_id, trigger)
+        assert self._prepare is not None  # noqa: S101 - nobody works before that
+        context = self._prepare(self._ledger, run_id, trigger)
+        context.end_below = self._wiring.end_below
+        context.pausing = self._pausing
         if self.state.active_run is not None:
-            context.resumed = "approval" if self._decided else "restart"
-        self._decided = False
+            context.resumed = "approval" if self._decided or self._roused else "restart"
+            context.interrupted_at = self._ledger.opening.last_at if context.resumed == "restart" else ""
+        if self._continued:
+            context.resumed = "continue"
+        self._decided = self._roused = self._continued = self._left = False
         self._context = context
         try:
             await self._wiring.run(context)
@@ -325,12 +511,33 @@ class Session:
         """The run to work on: the active one unless it waits for a person, else one for the first queued message."""
         run = self.state.active_run
         if run is not None:
-            return (run.run_id, run.trigger) if run.status in {"running", "stopping"} else None
-        if self.state.queue:
+            return (run.run_id, run.trigger) if self._due(run) else None
+        if self.state.queue and not (self.state.queue[0].parked and not self.state.queue[0].stopped):
             first: Queued = self.state.queue[0]
             # By its id the message is taken from the queue; one that stayed there would be answered for ever.
             return first.run_id or new_id("run"), first.trigger.model_copy(update={"message_id": first.message.id})
         return None
+
+    def _due(self, run: ActiveRun) -> bool:
+        """Whether there is something to do in the run, though it may wait for a person all the same."""
+        if run.status != "waiting_approval":
+            return run.status in {"running", "stopping"}
+        below = any(ref.status == "waiting" for ref in self.state.subagents)
+        decided = self._decided and not self.state.pending_approvals
+        return self._left or (self._roused and below) or ((self._roused or decided) and self._cut_off)
+
+    @property
+    def _cut_off(self) -> bool:
+        """Whether the run counts as one that waits, and some of its calls neither are done nor wait."""
+        run = self.state.active_run
+        waits = run is not None and run.status == "waiting_approval"
+        return waits and standing_of(self.state).word == "unfinished"
+
+    def _bare_context(self, run_id: str, trigger: Trigger) -> RunContext:
+        """Enough of a context to end a run with."""
+        context = self._wiring.prepare(self._ledger, run_id, trigger)
+        context.end_below = self._wiring.end_below
+        return context
 
     def _run_id(self) -> str | None:
         run = self.state.active_run
@@ -346,6 +553,26 @@ class Session:
                     return event
             before = page[0].seq
         return None
+
+
+def runs_out(approval: Approval) -> datetime | None:
+    """When the approval runs out; None if it never does, or if what its journal says cannot be read as a time."""
+    return _moment(approval.expires_at) if approval.expires_at else None
+
+
+def _age(at: str) -> float:
+    """Seconds since that moment; 0 for one that cannot be read or lies ahead."""
+    moment = _moment(at)
+    return max(0.0, (datetime.now(UTC) - moment).total_seconds()) if moment else 0.0
+
+
+def _moment(at: str) -> datetime | None:
+    """The RFC 3339 time as a moment; UTC where it says nothing else; None if it cannot be read."""
+    try:
+        moment = datetime.fromisoformat(at)
+    except ValueError:
+        return None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 def _failure(error: Exception) -> Failure:

@@ -8,7 +8,7 @@ from typing import Literal
 import anyio
 
 from harnessd.facts.event import Event, HomeProblem, McpConnected, McpFailed
-from harnessd.facts.run import Budget, Mode, Parent, ProblemNote, Trigger
+from harnessd.facts.run import Budget, Mode, Parent, ProblemNote, SubagentRef, Trigger
 from harnessd.facts.state import ActiveRun, State
 from harnessd.home.definition import Definition
 from harnessd.home.layout import Home
@@ -32,11 +32,12 @@ class RunContext:
     Everything that must survive the process is a fact in `ledger`; this is what can be made again from the
     home. `definition` is None until the home was read. `notes` are what the model has to be told before its next
     turn. `api_base` is the operator's address for `api_models`, for the run's own model if there are none.
-    `resumed` says why the run goes on, None that it begins. `interruptible` is the scope that a
-    stop or a deadline cancels. `tools_from` is what the offered tools were made from, `servers_told` what
-    is on record of the servers, `own_writes` the blob of each file that
-    this run wrote itself, `request` the user's own words, `seen` which versions of files the session read,
-    `flushed` the seq that must be on disk before the model is told more.
+    `resumed` says why the run goes on, None that it begins, and `interrupted_at` since when it did not. `pausing` asks
+    it to wait after the present turn, `end_below` ends a subagent that outlived the run. `interruptible` is the scope
+    that a stop or a deadline cancels. `tools_from` is what the offered tools were made from, `servers_told` what is on
+    record of the servers, `own_writes` the blob of each file that this run wrote itself, `request` the user's own
+    words, `seen` which versions of files the session read, `flushed` the seq that must be on disk before the model is
+    told more.
 
     `given_model` is the one that was asked for with the run, in place of the home's own.
 
@@ -51,6 +52,9 @@ class RunContext:
     run_id: str
     trigger: Trigger
     resumed: Literal["restart", "approval", "continue"] | None = None
+    interrupted_at: str = ""
+    pausing: bool = False
+    end_below: Callable[[SubagentRef], Awaitable[SubagentRef]] | None = None
     parent: Parent | None = None
     above: "RunContext | None" = None
     line: tuple[Subagent, ...] = ()

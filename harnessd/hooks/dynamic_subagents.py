@@ -9,9 +9,9 @@ from harnessd.home.roles import helpers, roles_of
 from harnessd.home.subagents import Subagent
 from harnessd.hooks.context import RunContext
 from harnessd.tools.delegate import DELEGATE, delegate_tool
-from harnessd.tools.tool import Outcome, ToolContext
+from harnessd.tools.tool import Outcome, StillOpen, ToolContext
 
-Wake = Callable[[RunContext, ToolContext, Subagent, str], Awaitable[Outcome]]
+Wake = Callable[[RunContext, ToolContext, Subagent, str], Awaitable[Outcome | StillOpen]]
 """Has a subagent do a task for a run; see `daemon.delegation`."""
 
 

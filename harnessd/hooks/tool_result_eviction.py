@@ -9,8 +9,10 @@ from pathlib import Path
 
 import anyio
 
+from harnessd.errors import StorageError
 from harnessd.facts.event import ToolResultEvicted
 from harnessd.hooks.context import RunContext
+from harnessd.journal.file import make_directory, sync_directory
 
 
 async def evict(context: RunContext, call_id: str, text: str) -> ToolResultEvicted | None:
@@ -20,7 +22,7 @@ async def evict(context: RunContext, call_id: str, text: str) -> ToolResultEvict
     data = text.encode("utf-8", "replace")
     try:
         await anyio.to_thread.run_sync(_write, path, data)
-    except OSError:
+    except (OSError, StorageError):
         return None
     return ToolResultEvicted(
         tool_call_id=call_id,
@@ -31,8 +33,9 @@ async def evict(context: RunContext, call_id: str, text: str) -> ToolResultEvict
 
 
 def _write(path: Path, data: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_directory(path.parent)
     with path.open("wb") as file:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
+    sync_directory(path.parent)

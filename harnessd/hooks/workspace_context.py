@@ -16,6 +16,7 @@ import orjson
 from harnessd.facts.event import HomeChanged, RunResumed, RunStarted
 from harnessd.facts.message import UserMessage, text_of
 from harnessd.facts.run import Budget, Mode
+from harnessd.facts.state import OpenCall
 from harnessd.home.as_subagent import as_subagent
 from harnessd.home.definition import Definition
 from harnessd.home.frames import defused, framed, one_line
@@ -87,7 +88,8 @@ class WorkspaceContext:
                 )
             )
         else:
-            context.record(RunResumed(reason=context.resumed or "restart"))
+            if context.resumed != "continue":  # that is on record as the control which asked for it
+                context.record(_resumed(context, active.calls))
             if active.pin != pinned.tree:
                 _changed(context, pinned, ())
         self._report(context, ())
@@ -162,6 +164,16 @@ class WorkspaceContext:
         if workspace:
             lines.append(f"The user's workspace: {orjson.dumps(workspace).decode()}")
         return framed("context", "\n".join(lines))
+
+
+def _resumed(context: RunContext, calls: tuple[OpenCall, ...]) -> RunResumed:
+    """That it goes on, since when it did not, and which calls are run once more because that is safe."""
+    again = (one for one in calls if one.status == "running" and (one.effect == "read" or one.idempotent))
+    return RunResumed(
+        reason=context.resumed or "restart",
+        interrupted_at=context.interrupted_at,
+        reruns=tuple(one.call.id for one in again),
+    )
 
 
 def _pinned(context: RunContext) -> Pinned:

@@ -26,7 +26,7 @@ class Ending:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """Not an ending: the run pauses until a person has decided these approvals."""
+    """Not an ending: the run pauses until a person has decided these approvals, or until another process goes on."""
 
     approvals: tuple[str, ...]
 

@@ -1,6 +1,6 @@
 """One run: think, act, observe, until there is a reason to end or a person is needed."""
 
-from harnessd.facts.event import RunFinished, ToolApprovalResolved, ToolCallCompleted
+from harnessd.facts.event import RunFinished, SubagentFinished, ToolApprovalResolved, ToolCallCompleted
 from harnessd.facts.message import TextPart
 from harnessd.facts.state import OpenCall
 from harnessd.hooks.context import RunContext
@@ -27,6 +27,8 @@ async def run(context: RunContext, turns: Turns) -> Ending | Waiting:
             ending = halt
             break
         await turns.observe(context)
+        if context.pausing:
+            return Waiting(())
     await finish(context, ending)
     await turns.chain.run_after_run(context)
     return ending
@@ -34,6 +36,9 @@ async def run(context: RunContext, turns: Turns) -> Ending | Waiting:
 
 async def finish(context: RunContext, ending: Ending) -> None:
     """Closes what is open, so that every call has its one result, and records why the run ended."""
+    for ref in context.state.subagents:
+        if ref.parent_run_id == context.run_id and ref.status in {"running", "waiting"} and context.end_below:
+            context.record(SubagentFinished(subagent=await context.end_below(ref)))
     for approval in context.state.pending_approvals:
         context.record(
             ToolApprovalResolved(
@@ -53,6 +58,7 @@ async def finish(context: RunContext, ending: Ending) -> None:
             turns=spent.turns,
             usage=spent.usage,
             duration_ms=round(spent.seconds * 1000),
+            queued=len(context.state.queue),
         )
     )
     await context.ledger.barrier()
@@ -77,7 +83,7 @@ async def _reason_to_end(context: RunContext, turns: Turns) -> Ending | None:
 
 def _never_finished(entry: OpenCall, ending: Ending) -> ToolCallCompleted:
     """The result of a call that the run's end cut off: a writer that was running may have taken effect."""
-    unknown = entry.status == "running" and entry.effect == "write"
+    unknown = entry.status == "running" and entry.effect == "write" and not entry.idempotent
     told = "the run ended while it was running; check before repeating it" if unknown else "the run ended before it"
     return ToolCallCompleted(
         tool_call_id=entry.call.id,

@@ -31,13 +31,13 @@ from harnessd.models.retry import Compact, Fallback, GiveUp, Wait, plan_retry
 class Turns:
     """What turns need beside the run itself.
 
-    `run_calls` runs the open calls and answers with the approvals that a person must decide first; `compact`
+    `run_calls` runs the open calls; unless all are done, it answers with the approvals that they wait for. `compact`
     makes the context shorter and says whether it gained anything; `sleep` waits seconds.
     """
 
     models: Models
     chain: Chain
-    run_calls: Callable[[RunContext], Awaitable[tuple[str, ...]]]
+    run_calls: Callable[[RunContext], Awaitable[tuple[str, ...] | None]]
     compact: Callable[[RunContext], Awaitable[bool]]
     sleep: Callable[[float], Awaitable[None]] = anyio.sleep
 
@@ -59,12 +59,12 @@ class Turns:
             return None
         while True:
             before = context.run.calls
-            approvals: tuple[str, ...] = ()
+            approvals: tuple[str, ...] | None = None
             with interruptible(context) as scope:
                 approvals = await self.run_calls(context)
             if scope.cancelled_caught:
                 return interruption(context, scope)
-            if approvals:
+            if approvals is not None:
                 return Waiting(approvals)
             # What a person decided while the others ran is left to run, and there is nothing to wait for.
             if all(entry.status == "finished" for entry in context.run.calls) or context.run.calls is before:

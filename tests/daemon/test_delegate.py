@@ -10,9 +10,8 @@ from typing import TypeVar
 import anyio
 import pytest
 
-from harnessd.daemon.session import Accepted
-from harnessd.errors import SessionNotFound
-from harnessd.facts.control import Invoke, Stop
+from harnessd.daemon.session import Accepted, Refused, Session
+from harnessd.facts.control import Invoke, Resume, Stop, UpdateState
 from harnessd.facts.event import (
     Event,
     MessageCreated,
@@ -27,6 +26,8 @@ from harnessd.facts.event import (
 )
 from harnessd.facts.message import TextPart, UserMessage, text_of
 from harnessd.facts.run import Trigger
+from harnessd.facts.state import State
+from harnessd.facts.view import view
 from harnessd.home.layout import Home
 from harnessd.ids import new_id
 from harnessd.journal.records import read_events
@@ -70,6 +71,14 @@ def script(parent: list[ScriptedReply], child: list[ScriptedReply]) -> Callable[
 def child_journals(home: Home) -> list[list[Event]]:
     paths = (home.path / "agents").glob("*/sessions/*.jsonl")
     return [list(read_events(path)) for path in sorted(paths) if path.parents[1].name != "main"]
+
+
+async def ended(session: Session) -> State:
+    """The state once the run is over, whoever lets it go on."""
+    async for item in session.subscribe(0):
+        if isinstance(item, RunFinished):
+            return await session.idle()
+    raise AssertionError("the session was closed before its run ended")
 
 
 E = TypeVar("E", bound=Event)
@@ -153,14 +162,16 @@ async def test_l5_what_subagents_spend_is_counted_once(tmp_path: Path) -> None:
 
 
 OFFERED = [
-    pytest.param("", {"read", "write", "edit", "remember", "forget", "todo"}, id="everything but delegate"),
+    pytest.param("", {"read", "write", "edit", "remember", "forget", "todo", "artifact"}, id="everything but delegate"),
     pytest.param("tools: read\n", {"read"}, id="a list"),
     pytest.param("tools: Read, Edit\n", {"read", "edit"}, id="other names"),
     pytest.param(
-        "tools: '*'\n", {"read", "write", "edit", "remember", "forget", "todo"}, id="a star gives no delegate"
+        "tools: '*'\n",
+        {"read", "write", "edit", "remember", "forget", "todo", "artifact"},
+        id="a star gives no delegate",
     ),
     pytest.param("tools: read, delegate\n", {"read", "delegate"}, id="delegate by name"),
-    pytest.param("disallowedTools: write, edit\n", {"read", "remember", "forget", "todo"}, id="taken away"),
+    pytest.param("disallowedTools: write, edit\n", {"read", "remember", "forget", "todo", "artifact"}, id="taken away"),
     pytest.param("tools: read, execute\n", {"read"}, id="what the parent lacks"),
 ]
 
@@ -203,25 +214,38 @@ ASKED = [
 
 
 @pytest.mark.parametrize(("files", "path"), ASKED)
-async def test_what_would_be_asked_is_denied_to_a_subagent_and_said(
-    tmp_path: Path, files: dict[str, str], path: str
+@pytest.mark.parametrize("decision", ["allow", "deny"])
+async def test_f1_what_a_subagent_is_asked_waits_for_a_person(
+    tmp_path: Path, files: dict[str, str], path: str, decision: str
 ) -> None:
     asked = script(
         [delegates(("scout", "write it")), Answer("Done.")],
-        [call("write", path=path, content="x"), Answer("I could not.")],
+        [call("write", path=path, content="new-text"), Answer("Tried.")],
     )
     async with living(tmp_path, asked, **scout(), **files) as one:
         session, state = await one.say("go")
-        assert results(state) == [("ok", "I could not.")]
-        assert state.pending_approvals == ()
-        denied = only(ToolCallCompleted, child_journals(one.home)[0])
-        assert denied.status == "denied"
-        assert "nobody can be asked" in str(denied.parts[0])
-        assert denied.decision is not None
-        assert denied.decision.verdict == "deny"
-        assert "nobody can be asked" in one.said_to(-2)
-        assert not (one.home.path / "work/x.txt").exists()
-        assert session.state.active_run is None
+        assert state.active_run is not None
+        assert state.active_run.status == "waiting_approval"
+        (ref,) = state.subagents
+        (below,) = ref.waiting
+        assert ref.status == "waiting"
+        assert (below.agent_id, below.session_id) == ("scout", ref.session_id)
+        assert [one.approval for one in view(state).approval_banner.below] == [below.approval]
+        (listed,) = one.runtime.waiting()
+        assert (listed.session_id, listed.approval) == (ref.session_id, below.approval)
+        assert not one.runtime.running
+        asks = Resume.model_validate({"approvalId": below.approval.id, "decision": decision})
+        async with one.runtime.visit(one.home, ref.session_id) as scouts:
+            assert isinstance(await scouts.control(asks), Accepted)
+        with anyio.fail_after(20):
+            state = await ended(session)
+        assert results(state) == [("ok", "Tried.")]
+        assert [ref.status for ref in state.subagents] == ["completed"]
+        done = only(ToolCallCompleted, child_journals(one.home)[0])
+        assert done.status == ("ok" if decision == "allow" else "denied")
+        assert ("new-text" in (one.home.path / path).read_text()) if decision == "allow" else True
+        assert one.runtime.waiting() == ()
+        assert len(one.requests) == 4
 
 
 async def test_a_list_that_narrows_a_tool_holds_for_each_call(tmp_path: Path) -> None:
@@ -478,8 +502,13 @@ async def test_a_subagents_session_is_not_worked_from_outside(tmp_path: Path) ->
     asked = script([delegates(("scout", "go")), Answer("Done.")], [Answer("Found.")])
     async with living(tmp_path, asked, **scout()) as one:
         _, state = await one.say("go")
-        with pytest.raises(SessionNotFound, match="subagent scout's"):
-            await one.runtime.session(one.home, state.subagents[0].session_id, agent_id="scout")
+        async with one.runtime.visit(one.home, state.subagents[0].session_id) as scouts:
+            before = scouts.state
+            for control in (Invoke(input="for me"), UpdateState(patch={"mode": "auto"})):
+                answer = await scouts.control(control)
+                assert isinstance(answer, Refused)
+                assert "subagent scout's" in answer.message
+            assert scouts.state is before
 
 
 async def test_closing_a_session_leaves_no_subagent_at_work(tmp_path: Path) -> None:

@@ -69,6 +69,8 @@ ARGUMENTS = {
     "edit old": lambda s: {"path": "AGENTS.md", "edits": [{"old": s, "new": "b"}]},
     "skill": lambda s: {"name": s},
     "todo": lambda s: {"todos": [{"text": s, "status": "open"}]},
+    "artifact": lambda s: {"path": "AGENTS.md", "title": s},
+    "artifact path": lambda s: {"path": f"work/{s}.txt"},
     "unknown tool": lambda s: {"a": s},
     "not fitting": lambda s: {"path": {"deep": [s]}},
 }
