@@ -7,6 +7,7 @@ import pytest
 from benchmarks.bare import run_bare
 from benchmarks.homes import make_home
 from benchmarks.server import Kind, model_server
+from benchmarks.soak import Size, measure
 from benchmarks.turns import Driver, Row, table
 
 TURNS = 5
@@ -16,7 +17,7 @@ TURNS = 5
 def test_the_bare_loop_takes_as_many_turns_as_it_is_told(kind: Kind, tmp_path: Path) -> None:
     home = make_home(tmp_path / "bare")
     with model_server(kind) as server:
-        assert run_bare(server, TURNS, home) == TURNS
+        assert run_bare(server.port, TURNS, home) == TURNS
         assert len(server.arrivals()) == TURNS
         assert server.arrivals() == []
 
@@ -29,5 +30,16 @@ def test_harnessd_takes_as_many_turns_as_it_is_told(tmp_path: Path) -> None:
 
 
 def test_the_table_shows_what_was_missed() -> None:
-    shown = table([Row("fast", 1, "ms", 2), Row("slow", 3, "ms", 2), Row("free", 3, "ms")])
-    assert [("MISSED" in line) for line in shown.splitlines()[1:]] == [False, True, False]
+    rows = [
+        Row("fast", 1, "ms", 2),
+        Row("slow", 3, "ms", 2),
+        Row("free", 3, "ms"),
+        Row("few", 1, "1/s", 2, at_least=True),
+    ]
+    assert [("MISSED" in line) for line in table(rows).splitlines()[1:]] == [False, True, False, True]
+
+
+def test_o1_the_soak_holds_its_bounds_that_do_not_hang_on_speed(tmp_path: Path) -> None:
+    size = Size(sessions=4, repeats=1, runs=40, homes=3, idle=3, streams=3)
+    missed = {row.name for row in measure(tmp_path, size) if row.missed and row.unit == ""}
+    assert not missed

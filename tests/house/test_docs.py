@@ -5,8 +5,11 @@ import re
 from pathlib import Path
 
 import pytest
+from pydantic import BaseModel
 from pydantic.alias_generators import to_camel
 
+from harnessd.daemon.config import Settings
+from harnessd.facts.control import Continue, Invoke, Reload, Resume, Stop, UpdateState
 from harnessd.facts.event import EVENT_TYPES, AssistantReasoningDelta, AssistantTextDelta, ToolCallDelta
 from harnessd.home.settings import AgentSettings
 from tests.house.shell import run
@@ -19,6 +22,8 @@ VARIABLE = re.compile(r"\bHARNESSD_[A-Z_]+\b")
 NUMBERED = re.compile(r"test_([a-z]\d+)_")
 GUARANTEES = {"h": 9, "w": 7, "f": 10, "l": 5, "p": 7, "m": 3, "o": 2}
 """How many guarantees each letter has; a test named for a number that is not there proves nothing."""
+
+CONTROLS = (Invoke, Resume, Continue, Stop, UpdateState, Reload)
 
 DOCUMENTS = [pytest.param(path, id=str(path.relative_to(ROOT))) for path in documents()]
 
@@ -50,6 +55,26 @@ def test_header_keys_exist() -> None:
     text = (ROOT / "docs" / "formats.md").read_text(encoding="utf-8")
     cells = re.findall(r"^\| (`.*?`) \|", text, re.MULTILINE)
     assert {key for cell in cells for key in re.findall(r"`(\w+)`", cell)} <= known
+
+
+def test_each_setting_is_told_and_no_other() -> None:
+    text = (ROOT / "docs" / "daemon.md").read_text(encoding="utf-8").partition("## Settings")[2].partition("```")[0]
+    told = {name for cell in re.findall(r"^\| (`.*?) \|", text, re.MULTILINE) for name in re.findall(r"`(\w+)`", cell)}
+    assert told == {to_camel(name) for name in Settings.model_fields} - {"workspaces", "stateDir"}
+
+
+@pytest.mark.parametrize("control", CONTROLS)
+def test_each_control_is_told_with_all_its_fields(control: type[BaseModel]) -> None:
+    text = (ROOT / "docs" / "http.md").read_text(encoding="utf-8").partition("## Controls")[2].partition("##")[0]
+    name = control.model_fields["control"].default
+    rows = [set(re.findall(r"`(\w+)`", row)) for row in re.findall(rf"^\| `{name}` \|(.*?\|)", text, re.MULTILINE)]
+    fields = {to_camel(field) for field in control.model_fields} - {"control"}
+    assert any(fields == row - {"continue"} for row in rows), (fields, rows)
+
+
+def test_each_document_is_reached_from_the_readme() -> None:
+    linked = set(LINK.findall((ROOT / "README.md").read_text(encoding="utf-8")))
+    assert {f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md")} <= linked
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)

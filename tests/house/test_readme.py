@@ -34,5 +34,19 @@ def test_the_five_minutes_run(tmp_path: Path) -> None:
     assert "tea" in said[2], "what was learned is in the history"
 
 
+def test_the_daemon_runs_and_the_commands_find_it(tmp_path: Path) -> None:
+    [serve] = fenced_after("daemon", README)
+    beside = fenced_after("beside the daemon", README)
+    ready = "until [ -s state/daemon.json ]; do kill -0 %1; sleep 0.1; done"
+    steps = "echo ----\n".join(beside)
+    script = f"export HARNESSD_PORT=0 HARNESSD_STATE=$PWD/state\n{serve.strip()} &\n{ready}\n{steps}kill %1\nwait %1"
+    before, _, after = run(script, tmp_path).partition("----\n")
+    assert "ready" in before
+    assert "exit code 3" in before
+    assert "waiting" in before
+    assert "completed" in after
+    assert "stopped" in after
+
+
 def test_the_demo_runs_without_key_and_network(tmp_path: Path) -> None:
     assert "commit" in run("harnessd demo", tmp_path)

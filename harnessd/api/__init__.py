@@ -1,0 +1,1 @@
+"""The HTTP door: routes, controls (POST), views (GET), the stream (SSE)."""
