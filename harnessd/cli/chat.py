@@ -2,27 +2,31 @@
 
 import re
 import signal
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import anyio
 import click
 from anyio.abc import TaskStatus
 
 from harnessd.cli.exits import STOPPED, exit_code
-from harnessd.cli.follow import Follower, following
+from harnessd.cli.find import main_session
+from harnessd.cli.follow import Follower, following, moved
 from harnessd.cli.lines import Lines
 from harnessd.cli.live import screen_for
 from harnessd.cli.options import Flags, conversation, shared
 from harnessd.cli.output import Output
+from harnessd.cli.reach import Accepted, Conversation, Place, Refused, reach
 from harnessd.cli.render import approval_text
 from harnessd.cli.sessions import all_sessions
 from harnessd.cli.transcript import transcript
-from harnessd.daemon.assemble import Runtime
+from harnessd.cli.waiting import tell_queued
 from harnessd.daemon.config import Settings, load_settings
-from harnessd.daemon.session import Refused, Session
 from harnessd.facts.control import Invoke, Resume, Stop, UpdateState
-from harnessd.facts.run import Approval
-from harnessd.home.layout import Home
+from harnessd.facts.run import Approval, ApprovalBelow
+from harnessd.facts.state import State
+from harnessd.facts.view import view
+from harnessd.home.layout import Home, find_home
+from harnessd.journal.records import read_events
 from harnessd.journal.sessions import SessionSummary
 
 COMMANDS = {
@@ -72,13 +76,13 @@ class Manner:
 class Chat:
     """One conversation at the terminal, in one session or, after `/new`, several."""
 
-    def __init__(self, runtime: Runtime, home: Home, how: Manner, lines: Lines, out: Output) -> None:
-        self._runtime = runtime
+    def __init__(self, place: Place, home: Home, how: Manner, lines: Lines, out: Output) -> None:
+        self._place = place
         self._home = home
         self._how = how
         self._lines = lines
         self._out = out
-        self._session: Session | None = None
+        self._session: Conversation | None = None
         self._presses = 0
 
     async def talk(self) -> int:
@@ -96,13 +100,16 @@ class Chat:
     async def _one_session(self, session_id: str | None) -> tuple[bool, int]:
         """Whether a new session is wanted, and the exit code if not."""
         how = self._how
-        session = await self._runtime.session(self._home, session_id, user_id=how.user_id, model=how.model)
-        self._session = session
-        if how.mode is not None:
-            self._told(await session.control(UpdateState(patch={"mode": how.mode})))
+        async with self._place.session(self._home, session_id, user_id=how.user_id, model=how.model) as session:
+            self._session = session
+            return await self._converse(session, 0 if session_id is None else session.state.seq)
+
+    async def _converse(self, session: Conversation, after: int) -> tuple[bool, int]:
+        """One conversation, shown from the fact after seq `after` on."""
+        if self._how.mode is not None:
+            self._told(await session.control(UpdateState(patch={"mode": self._how.mode})))
         if not self._out.as_json:
             self._greet(session)
-        after = 0 if session_id is None else session.state.seq
         async with following(session, screen_for(self._out, session.state), after) as follower:
             session.recover()
             await self._settle(session, follower)
@@ -120,24 +127,43 @@ class Chat:
                     case unknown if re.fullmatch(r"/[a-z]+", unknown):
                         self._out.note(self._out.side.odd(f"{unknown} is no command; /help lists them"))
                     case _:
-                        self._told(await session.control(Invoke(input=text)))
+                        await self._say(text, session)
                         await self._settle(session, follower)
         return False, exit_code(session.state)
 
-    async def _settle(self, session: Session, follower: Follower) -> None:
+    async def _say(self, text: str, session: Conversation) -> None:
+        answer = await session.control(Invoke(input=text))
+        self._told(answer)
+        if not isinstance(answer, Refused):
+            tell_queued(answer, session.state, "queue", self._out)
+
+    async def _settle(self, session: Conversation, follower: Follower) -> None:
         """Until nothing runs and nothing waits that the person wants to decide now."""
         state = await follower.settled()
         later: set[str] = set()
         while not self._out.as_json:
-            approval = next((one for one in state.pending_approvals if one.id not in later), None)
-            if approval is None:
+            asked = next((one for one in _asked(state) if one.approval.id not in later), None)
+            if asked is None:
                 return
-            control = await self._decision(approval)
+            if asked.session_id != session.session_id:
+                self._out.note(approval_text(asked.approval, self._out.side))
+            control = await self._decision(asked.approval)
             if control is None:
-                later.add(approval.id)
+                later.add(asked.approval.id)
             else:
-                self._told(await session.control(control))
+                self._told(await self._decide(control, asked, session))
                 state = await follower.settled()
+
+    async def _decide(self, control: Resume, asked: ApprovalBelow, session: Conversation) -> Accepted | Refused:
+        """Sends the decision to the session in which it was asked for."""
+        if asked.session_id == session.session_id:
+            return await session.control(control)
+        seq = session.state.seq
+        async with self._place.session(self._home, asked.session_id) as below:
+            answer = await below.control(control)
+            if not isinstance(answer, Refused) and not below.state.pending_approvals:
+                await moved(session, seq)
+            return answer
 
     async def _decision(self, approval: Approval) -> Resume | None:
         """What the person decides; None is later."""
@@ -151,7 +177,7 @@ class Chat:
             if key == "l":
                 return None
 
-    async def _command(self, name: str, session: Session, follower: Follower) -> None:
+    async def _command(self, name: str, session: Conversation, follower: Follower) -> None:
         out = self._out
         match name:
             case "/help":
@@ -166,7 +192,8 @@ class Chat:
                 self._told(await session.control(Stop(scope="session")))
                 await self._settle(session, follower)
             case "/show":
-                events = await anyio.to_thread.run_sync(lambda: list(session.journal()))
+                journal = self._home.journal(session.agent_id, session.session_id)
+                events = await anyio.to_thread.run_sync(lambda: list(read_events(journal)))
                 for line in transcript(events, out.style):
                     out.line(line)
                 for approval in session.state.pending_approvals:
@@ -176,21 +203,23 @@ class Chat:
         self, leave: anyio.CancelScope, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED
     ) -> None:
         """The first Ctrl-C stops the run, or says how to leave; the second leaves. SIGTERM leaves."""
-        with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
-            task_status.started()
-            async for number in signals:
-                self._presses += 1
-                session = self._session
-                if number == signal.SIGTERM or self._presses > 1 or session is None:
-                    leave.cancel()
-                    return
-                if session.state.active_run is not None:
-                    self._out.note(self._out.side.odd("\nstopping; Ctrl-C again leaves"))
-                    await session.control(Stop(scope="session"))
-                else:
-                    self._out.note("\nCtrl-C again or /quit leaves")
+        # The second does not wait for what the first one asks: a daemon that does not answer may take a minute.
+        async with anyio.create_task_group() as asking:
+            with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+                task_status.started()
+                async for number in signals:
+                    self._presses += 1
+                    session = self._session
+                    if number == signal.SIGTERM or self._presses > 1 or session is None:
+                        leave.cancel()
+                        return
+                    if session.state.active_run is not None:
+                        self._out.note(self._out.side.odd("\nstopping; Ctrl-C again leaves"))
+                        asking.start_soon(session.control, Stop(scope="session"))
+                    else:
+                        self._out.note("\nCtrl-C again or /quit leaves")
 
-    def _greet(self, session: Session) -> None:
+    def _greet(self, session: Conversation) -> None:
         style = self._out.side
         waiting = "".join("\n" + approval_text(one, style) for one in session.state.pending_approvals)
         self._out.note(
@@ -207,5 +236,14 @@ class Chat:
 
 
 async def _chat(settings: Settings, agent: str, how: Manner, out: Output) -> int:
-    async with Runtime.open(settings) as runtime:
-        return await Chat(runtime, runtime.home(agent), how, Lines(0, out), out).talk()
+    home = find_home(agent, settings.workspaces)
+    session_id = await anyio.to_thread.run_sync(main_session, home, how.session)
+    async with reach(settings, home, out) as place:
+        return await Chat(place, home, replace(how, session=session_id), Lines(0, out), out).talk()
+
+
+def _asked(state: State) -> tuple[ApprovalBelow, ...]:
+    """What waits for a person in the session and in those of its subagents, with the session of each."""
+    banner = view(state).approval_banner
+    own = (ApprovalBelow(session_id=state.session_id, approval=one) for one in banner.approvals)
+    return (*own, *banner.below)

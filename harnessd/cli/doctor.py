@@ -13,11 +13,15 @@ from typing import Literal
 import anyio
 import click
 
+from harnessd import __version__
 from harnessd.cli.exits import COMPLETED, FAILED
 from harnessd.cli.options import Flags, shared
 from harnessd.cli.output import Output
 from harnessd.cli.templates import templates_folder
-from harnessd.daemon.config import Settings, load_settings, read_secrets
+from harnessd.daemon.config import FILE, NotifyCommand, Settings, load_settings, read_secrets
+from harnessd.daemon.starts import read_starts
+from harnessd.daemon.token import find_token
+from harnessd.daemon.whereabouts import Whereabouts, find_daemon
 from harnessd.errors import HarnessdError
 from harnessd.home.layout import TOOLS, Home, list_homes
 from harnessd.home.tools_file import StdioServer, read_tools
@@ -69,6 +73,7 @@ def examine(settings: Settings, env: Mapping[str, str], *, deep: bool = False) -
     yield _watches(Path("/proc/sys/fs/inotify/max_user_watches"))
     yield _sandbox(env)
     yield from _models(settings, env)
+    yield from _daemon(settings, env)
     if deep:
         yield _translator()
     for home in list_homes(settings.workspaces):
@@ -173,6 +178,40 @@ async def _resolve(settings: Settings, env: Mapping[str, str]) -> tuple[str, Har
         return model, models.check(model, settings.api_base)
     finally:
         await models.close()
+
+
+def _daemon(settings: Settings, env: Mapping[str, str]) -> Iterator[Check]:
+    """Whether one runs, whether it may be talked to, and why it is careful, or would be."""
+    try:
+        find_token(settings.state_dir, env)
+    except HarnessdError as error:
+        yield Check("token", "missing", f"{error.where}: {error.message}", error.hint or "")
+    found, starts = find_daemon(settings.state_dir), read_starts(settings.state_dir)
+    if found is None:
+        yield Check("daemon", "ok", "not running; start it with: harnessd serve")
+    else:
+        detail = f"process {found.pid} on {found.host}:{found.port} since {found.started_at}"
+        yield _running(found, detail, settings)
+    if starts.began:
+        careful = "; the next one comes up in safe mode" if starts.safe_mode else ""
+        detail = f"the last {len(starts.began)} start(s) ended before the daemon was ready{careful}"
+        yield Check("starts", "warning", detail, "look at its log; HARNESSD_LOG=debug says more")
+    for one in settings.notify:
+        if isinstance(one, NotifyCommand) and shutil.which(one.command[0], path=env.get("PATH")) is None:
+            fix = f"install it, or mend notify in {FILE}"
+            yield Check("notify", "warning", f"{one.command[0]} is not on PATH", fix)
+
+
+def _running(found: Whereabouts, detail: str, settings: Settings) -> Check:
+    if found.safe_mode is not None:
+        fix = "mend what broke it, then start it again: harnessd serve"
+        return Check("daemon", "warning", f"{detail}, in safe mode: {found.safe_mode}", fix)
+    if found.workspaces != str(settings.workspaces):
+        fix = "set HARNESSD_STATE or HARNESSD_WORKSPACES so that they belong together"
+        return Check("daemon", "warning", f"{detail}, for other homes: {found.workspaces}", fix)
+    if found.version != __version__:
+        return Check("daemon", "warning", f"{detail}, version {found.version}", "start it again: harnessd serve")
+    return Check("daemon", "ok", detail)
 
 
 def _translator() -> Check:

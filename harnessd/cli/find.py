@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harnessd.errors import RunNotFound, SessionNotFound, UsageError
-from harnessd.facts.event import Event, MessageCreated, MessageQueued, RunStarted
+from harnessd.facts.event import Event, MessageCreated, MessageQueued, RunStarted, SessionCreated
 from harnessd.facts.message import UserMessage, text_of
 from harnessd.home.layout import Home
 from harnessd.ids import check_id
 from harnessd.journal.records import read_events
+from harnessd.journal.sessions import list_sessions
 
 LAST = "last"
 
@@ -71,6 +72,26 @@ def find_session(home: Home, wanted: str = LAST) -> SessionPlace:
     raise SessionNotFound(f"there is no session {wanted}", where=str(home.path), hint=hint)
 
 
+def main_session(home: Home, wanted: str | None) -> str | None:
+    """The id of the session of the main agent that is meant: None is a new one, `last` the last used.
+
+    Raises `SessionNotFound`, `InvalidName`.
+    """
+    if wanted is None:
+        return None
+    if wanted == LAST:
+        newest = next((one.session_id for one in list_sessions(home.sessions("main"))), None)
+        if newest is None:
+            said = "this agent has no sessions yet"
+            raise SessionNotFound(said, where=str(home.path), hint="leave --session out")
+        return newest
+    place = find_session(home, wanted)
+    if place.agent_id != "main":
+        said = f"this session is the subagent {place.agent_id}'s; it goes on when the run that delegated to it does"
+        raise SessionNotFound(said, where=str(home.path), hint="name a session of the main agent")
+    return wanted
+
+
 def find_run(home: Home, wanted: str = LAST) -> RunPlace:
     """The run of that id, or the `last` one that began. Raises `RunNotFound`, `InvalidName`."""
     if wanted != LAST:
@@ -90,6 +111,16 @@ def find_run(home: Home, wanted: str = LAST) -> RunPlace:
     return best
 
 
+def holding_run(home: Home, run_id: str) -> SessionPlace:
+    """The session that holds a run, also one that has not begun yet. Raises `RunNotFound`, `InvalidName`."""
+    mark = b'"runId":"' + check_id(run_id, "run").encode() + b'"'
+    for place in session_places(home):
+        if _mentions(place.path, mark):
+            return place
+    hint = f"harnessd ps {_named(home)} lists what is under way"
+    raise RunNotFound(f"there is no run {run_id}", where=str(home.path), hint=hint)
+
+
 def find_approval(home: Home, approval_id: str) -> SessionPlace:
     """The session in which that approval was asked for. Raises `UsageError`, `InvalidName`."""
     mark = b'"id":"' + check_id(approval_id, "apr").encode() + b'"'
@@ -98,6 +129,19 @@ def find_approval(home: Home, approval_id: str) -> SessionPlace:
             return place
     hint = f"harnessd sessions {_named(home)} says what waits"
     raise UsageError(f"there is no approval {approval_id}", where=str(home.path), hint=hint)
+
+
+def topmost(home: Home, place: SessionPlace) -> str:
+    """The session of the main agent that a subagent's session works for, however deep; a main session is its own.
+
+    Raises `SessionNotFound` if one between them is gone.
+    """
+    while place.agent_id != "main":
+        created = next((event for event in place.events() if isinstance(event, SessionCreated)), SessionCreated())
+        if created.parent is None:
+            break
+        place = find_session(home, created.parent.session_id)
+    return place.session_id
 
 
 def said_before_runs(place: SessionPlace) -> dict[str, str]:

@@ -8,7 +8,7 @@ import anyio
 from anyio.abc import TaskStatus
 
 from harnessd.cli.live import Screen
-from harnessd.daemon.session import Session
+from harnessd.cli.reach import Conversation
 from harnessd.facts.control import Stop
 from harnessd.facts.event import Event
 from harnessd.facts.state import State
@@ -17,8 +17,13 @@ from harnessd.journal.bus import Cut
 LAST_WORDS_SECONDS = 5.0
 """How long the last facts may take to the screen; if the disk refuses them just then, they never come."""
 
+WAKING_SECONDS = 10.0
+"""How long it may take until the run at the top has heard of a decision below; it is never longer unless it broke."""
 
-async def attended(session: Session, screen: Screen, after: int, act: Callable[[], Awaitable[None]]) -> State | None:
+
+async def attended(
+    session: Conversation, screen: Screen, after: int, act: Callable[[], Awaitable[None]]
+) -> State | None:
     """Does `act`, then shows every fact with a seq above `after` until the session falls quiet.
 
     SIGINT and SIGTERM stop what runs. Returns the state, or None if the person left before that.
@@ -37,7 +42,7 @@ async def attended(session: Session, screen: Screen, after: int, act: Callable[[
 class Follower:
     """Shows every fact of a session after one seq, in order, and knows how far it has come."""
 
-    def __init__(self, session: Session, screen: Screen, after: int) -> None:
+    def __init__(self, session: Conversation, screen: Screen, after: int) -> None:
         self._session = session
         self._screen = screen
         self._seen = after
@@ -81,7 +86,7 @@ class Follower:
 
 
 @asynccontextmanager
-async def following(session: Session, screen: Screen, after: int) -> AsyncIterator[Follower]:
+async def following(session: Conversation, screen: Screen, after: int) -> AsyncIterator[Follower]:
     """A follower that shows in the background for as long as the context lasts."""
     follower = Follower(session, screen, after)
     async with anyio.create_task_group() as tasks:
@@ -90,16 +95,27 @@ async def following(session: Session, screen: Screen, after: int) -> AsyncIterat
         tasks.cancel_scope.cancel()
 
 
+async def moved(session: Conversation, seq: int) -> None:
+    """Waits until a fact with a seq above `seq` is there: a decision below wakes the run at the top in its own time."""
+    with anyio.move_on_after(WAKING_SECONDS):
+        async with session.subscribe(seq) as items:
+            async for item in items:
+                if isinstance(item, Event):
+                    return
+
+
 async def stop_on_signal(
-    session: Session, leave: anyio.CancelScope, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED
+    session: Conversation, leave: anyio.CancelScope, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED
 ) -> None:
     """SIGINT or SIGTERM stops what runs; one more, or nothing to stop, cancels `leave`."""
-    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
-        task_status.started()
-        asked = False
-        async for _ in signals:
-            if asked or (session.state.active_run is None and not session.state.queue):
-                leave.cancel()
-                return
-            asked = True
-            await session.control(Stop(scope="session"))
+    # The second signal does not wait for what the first one asks: a daemon that does not answer may take a minute.
+    async with anyio.create_task_group() as asking:
+        with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+            task_status.started()
+            asked = False
+            async for _ in signals:
+                if asked or (session.state.active_run is None and not session.state.queue):
+                    leave.cancel()
+                    return
+                asked = True
+                asking.start_soon(session.control, Stop(scope="session"))

@@ -23,21 +23,30 @@ from harnessd.errors import HarnessdError
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "init": ("harnessd.cli.init", "Make a home, or add what an existing folder lacks."),
+    "serve": ("harnessd.cli.serve", "Run every home in the workspaces as a daemon."),
     "run": ("harnessd.cli.run", "Say something to an agent and print its answer."),
     "chat": ("harnessd.cli.chat", "Talk with an agent; approvals are decided in place."),
     "approve": ("harnessd.cli.approvals", "Allow a call that waits, and let its run go on."),
     "deny": ("harnessd.cli.approvals", "Refuse a call that waits, and let its run go on."),
+    "stop": ("harnessd.cli.stop", "End what runs, waits or is parked in a session."),
+    "ps": ("harnessd.cli.ps", "List what runs, waits for you or is parked, across agents."),
     "sessions": ("harnessd.cli.sessions", "List an agent's sessions."),
     "show": ("harnessd.cli.sessions", "Show what was said and done in a session or a run."),
     "log": ("harnessd.cli.history", "Tell how an agent changed: who learned what, when and why."),
     "why": ("harnessd.cli.history", "Tell which version of which file a run used."),
     "lint": ("harnessd.cli.lint", "Find what should be mended in a home."),
+    "fsck": ("harnessd.cli.fsck", "Check every journal, checkpoint and artifact of a home."),
     "trust": ("harnessd.cli.trust", "Let a home that came from elsewhere start its processes."),
     "schema": ("harnessd.cli.schema", "Print the JSON Schemas of events, state, view and controls."),
     "doctor": ("harnessd.cli.doctor", "Say what is missing on this machine and how to fix it."),
+    "conformance": ("harnessd.cli.conformance.command", "Kill a daemon at many points; see if it keeps its promises."),
     "demo": ("harnessd.cli.demo", "See it all in ten seconds, with no key and no network."),
 }
 """Name → (the module that holds it as an attribute of that name, what `--help` says of it)."""
+
+LOOKS_FOR_GARBAGE = (10_000, 5, 3)
+"""After how many new objects Python looks: records are freed without it, so 700 find next to nothing. At what is older
+it looks sooner than by default, else what sessions leave behind would pile up."""
 
 
 def main(args: Sequence[str] | None = None) -> NoReturn:
@@ -75,6 +84,7 @@ class LazyGroup(click.Group):
             found = getattr(import_module(COMMANDS[cmd_name][0]), cmd_name)
         finally:
             gc.freeze()
+            gc.set_threshold(*LOOKS_FOR_GARBAGE)
             gc.enable()
         return found if isinstance(found, click.Command) else None
 

@@ -2,21 +2,26 @@
 
 import sys
 from dataclasses import dataclass
+from typing import Literal
 
 import anyio
 import click
 
 from harnessd.cli.exits import STOPPED, exit_code
+from harnessd.cli.find import main_session
 from harnessd.cli.follow import attended
 from harnessd.cli.live import screen_for
 from harnessd.cli.options import Flags, conversation, shared
 from harnessd.cli.output import Output
-from harnessd.cli.waiting import tell_waiting
-from harnessd.daemon.assemble import Runtime
+from harnessd.cli.reach import Conversation, reach
+from harnessd.cli.refusal import taken
+from harnessd.cli.waiting import tell_queued, tell_waiting
 from harnessd.daemon.config import Settings, load_settings
-from harnessd.daemon.session import Refused, Session
-from harnessd.errors import Conflict, UsageError
+from harnessd.errors import UsageError
 from harnessd.facts.control import Invoke, UpdateState
+from harnessd.home.layout import find_home
+
+WhenBusy = Literal["queue", "steer", "reject"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +34,20 @@ class Question:
     model: str | None = None
     mode: str | None = None
     user_id: str | None = None
+    when_busy: WhenBusy = "queue"
 
 
 @click.command("run")
 @click.argument("agent")
 @click.argument("text")
 @conversation
+@click.option(
+    "--when-busy",
+    type=click.Choice(["queue", "steer", "reject"]),
+    default="queue",
+    show_default=True,
+    help="If something runs there: wait until it has ended, enter before its next turn, or leave it.",
+)
 @shared
 def run(
     agent: str,
@@ -43,6 +56,7 @@ def run(
     model: str | None,
     mode: str | None,
     user_id: str | None,
+    when_busy: WhenBusy,
     out: Output,
     flags: Flags,
 ) -> int:
@@ -55,7 +69,7 @@ def run(
     if not said.strip():
         raise UsageError("there is nothing to say", where="TEXT", hint="give a text, or - and a text on standard input")
     settings = load_settings(flags)
-    question = Question(agent, said, session, model, mode, user_id)
+    question = Question(agent, said, session, model, mode, user_id, when_busy)
     return anyio.run(_run, settings, question, out)
 
 
@@ -65,14 +79,15 @@ def read_text(text: str) -> str:
     return raw.decode("utf-8", "replace")
 
 
-async def ask(session: Session, question: Question, out: Output) -> int:
+async def ask(session: Conversation, question: Question, out: Output) -> int:
     """Puts the question to an open session, shows the run and returns the exit code."""
     after = 0 if question.session is None else session.state.seq
 
     async def say() -> None:
         if question.mode is not None:
-            _accepted(await session.control(UpdateState(patch={"mode": question.mode})))
-        _accepted(await session.control(Invoke(input=question.text)))
+            taken(await session.control(UpdateState(patch={"mode": question.mode})))
+        said = Invoke(input=question.text, when_busy=question.when_busy)
+        tell_queued(taken(await session.control(said)), session.state, question.when_busy, out)
 
     state = await attended(session, screen_for(out, session.state), after, say)
     if state is None:
@@ -82,12 +97,10 @@ async def ask(session: Session, question: Question, out: Output) -> int:
 
 
 async def _run(settings: Settings, question: Question, out: Output) -> int:
-    async with Runtime.open(settings) as runtime:
-        home = runtime.home(question.agent)
-        session = await runtime.session(home, question.session, user_id=question.user_id, model=question.model)
+    home = find_home(question.agent, settings.workspaces)
+    session_id = await anyio.to_thread.run_sync(main_session, home, question.session)
+    async with (
+        reach(settings, home, out) as place,
+        place.session(home, session_id, user_id=question.user_id, model=question.model) as session,
+    ):
         return await ask(session, question, out)
-
-
-def _accepted(answer: object) -> None:
-    if isinstance(answer, Refused):
-        raise (UsageError if answer.status in {400, 403} else Conflict)(answer.message)

@@ -8,16 +8,14 @@ from harnessd.cli.find import LAST, SessionPlace, find_run, find_session
 from harnessd.cli.harmless import one_line
 from harnessd.cli.options import Flags, shared
 from harnessd.cli.output import Output
+from harnessd.cli.standing import stands
 from harnessd.cli.transcript import transcript
+from harnessd.cli.waiting import tell_way_on
 from harnessd.cli.when import moment
 from harnessd.daemon.config import load_settings
-from harnessd.facts.event import RunFinished, RunStarted, ToolApprovalRequired, ToolApprovalResolved, write_event
+from harnessd.facts.event import write_event
 from harnessd.home.layout import Home, find_home
-from harnessd.journal.records import read_page
 from harnessd.journal.sessions import SessionSummary, UnreadableSession, list_sessions
-
-TAIL_EVENTS = 200
-"""How far back from its end a session is read to say how it stands."""
 
 
 @click.command("sessions")
@@ -28,7 +26,7 @@ def sessions(agent: str, out: Output, flags: Flags) -> int:
     home = find_home(agent, load_settings(flags).workspaces)
     found = all_sessions(home)
     for agent_id, one in found:
-        _tell(agent, agent_id, one, out)
+        _tell(agent, home, agent_id, one, out)
     if not found and not out.as_json:
         out.note(f'no sessions yet; begin one with: harnessd run {shlex.quote(agent)} "Hello"')
     return 0
@@ -63,50 +61,32 @@ def all_sessions(home: Home) -> list[tuple[str, SessionSummary | UnreadableSessi
     return sorted(found, key=lambda pair: (getattr(pair[1], "last_at", ""), pair[1].session_id), reverse=True)
 
 
-def standing(place: SessionPlace) -> tuple[str, tuple[str, ...]]:
-    """How a session stands, from the end of its journal: in a word, and the approvals that wait."""
-    waiting: dict[str, None] = {}
-    status = "quiet"
-    for event in read_page(place.path, None, TAIL_EVENTS):
-        match event:
-            case ToolApprovalRequired(approval=approval):
-                waiting[approval.id] = None
-            case ToolApprovalResolved(approval_id=decided):
-                waiting.pop(decided, None)
-            case RunStarted():
-                status = "unfinished"
-            case RunFinished(reason=reason):
-                waiting.clear()
-                status = reason
-    return ("waiting", tuple(waiting)) if waiting else (status, ())
-
-
-def _tell(agent: str, agent_id: str, one: SessionSummary | UnreadableSession, out: Output) -> None:
+def _tell(agent: str, home: Home, agent_id: str, one: SessionSummary | UnreadableSession, out: Output) -> None:
     if isinstance(one, UnreadableSession):
         if out.as_json:
             out.record({"sessionId": one.session_id, "agentId": agent_id, "status": "unreadable", "reason": one.reason})
         else:
             out.line(f"{one.session_id}  {out.style.bad('unreadable')}  {one.reason}; the file is {one.path}")
         return
-    status, waiting = standing(SessionPlace(agent_id, one.session_id, one.path))
+    how = stands(home, SessionPlace(agent_id, one.session_id, one.path))
     if out.as_json:
         told = {
             "sessionId": one.session_id,
             "agentId": agent_id,
             "title": one.title,
-            "status": status,
+            "status": how.status,
             "startedAt": one.started_at,
             "lastAt": one.last_at,
             "seq": one.last_seq,
             "userId": one.user_id,
             "parentSessionId": one.parent_session_id,
-            "waiting": list(waiting),
+            "runId": how.run_id,
+            "waiting": [approval.id for approval in how.approvals],
         }
         out.record({key: value for key, value in told.items() if value is not None})
         return
     who = "" if agent_id == "main" else f"{agent_id}  "
-    paint = out.style.good if status == "completed" else out.style.odd
+    paint = out.style.good if how.status == "completed" else out.style.odd
     title = one_line(one.title, 60) or out.style.dim("nothing was said")
-    out.line(f"{one.session_id}  {out.style.dim(moment(one.last_at))}  {paint(status.ljust(9))}  {who}{title}")
-    for approval in waiting:
-        out.line(f"  {out.style.odd('?')} {approval}  harnessd approve {shlex.quote(agent)} {approval}")
+    out.line(f"{one.session_id}  {out.style.dim(moment(one.last_at))}  {paint(how.status.ljust(10))}  {who}{title}")
+    tell_way_on(agent, how, out)

@@ -1,4 +1,4 @@
-"""Where do the homes that ship as templates lie, and which are there?"""
+"""Which template does `--template` mean, and how does its agent get another model?"""
 
 import re
 import shutil
@@ -7,36 +7,22 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import harnessd
-from harnessd.errors import HarnessdError, UsageError
-from harnessd.ids import NAME
+from harnessd.errors import UsageError
+from harnessd.home import templates
+from harnessd.home.templates import DEFAULT, template_names, templates_folder
 
-DEFAULT = "default"
-
-
-def templates_folder() -> Path:
-    """The folder of templates: inside the installed package, or beside it in a checkout."""
-    package = Path(harnessd.__file__).parent
-    for folder in (package / "workspaces", package.parent / "workspaces"):
-        if (folder / DEFAULT / "AGENTS.md").is_file():
-            return folder
-    raise HarnessdError("the templates are missing", where=str(package / "workspaces"), hint="install harnessd again")
-
-
-def template_names() -> list[str]:
-    """The names that `--template` takes."""
-    return sorted(entry.name for entry in templates_folder().iterdir() if (entry / "AGENTS.md").is_file())
+__all__ = ["DEFAULT", "find_template", "set_model", "template_names", "templates_folder", "with_model"]
 
 
 def find_template(name: str) -> Path:
     """The folder of a template, which is one that ships or a path. Raises `UsageError` that lists those that ship."""
-    if NAME.fullmatch(name) and (templates_folder() / name / "AGENTS.md").is_file():
-        return templates_folder() / name
     folder = Path(name).expanduser()
     if "/" in name and folder.is_dir():
         return folder
-    known = ", ".join(template_names())
-    raise UsageError(f"there is no template {name!r}", hint=f"there are: {known}; or give a folder, with a '/' in it")
+    try:
+        return templates.find_template(name)
+    except UsageError as error:
+        raise UsageError(error.message, hint=f"{error.hint}; or give a folder, with a '/' in it") from None
 
 
 @contextmanager

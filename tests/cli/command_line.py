@@ -63,8 +63,8 @@ def start(*args: object, env: dict[str, str] | None = None, **how: Any) -> subpr
 
 
 def workspaces() -> Path:
-    """The folder of homes of this test: HOME is its own."""
-    return Path(os.environ["HOME"]) / "harnessd" / "workspaces"
+    """The folder of homes of this test: HOME is its own, unless it shares one with a daemon."""
+    return Path(os.environ.get("HARNESSD_WORKSPACES") or Path(os.environ["HOME"]) / "harnessd" / "workspaces")
 
 
 def make(name: str = "ada", **files: str | bytes) -> Path:

@@ -168,3 +168,12 @@ async def test_what_is_pasted_into_a_terminal_is_one_message() -> None:
     finally:
         os.close(ours)
         os.close(theirs)
+
+
+def test_f1_what_a_subagent_asks_for_is_decided_in_place() -> None:
+    home = make(subagents__scout_md="---\nname: scout\ndescription: Looks.\n---\nLook.\n")
+    asked = "delegate to scout: in AGENTS.md replace Short with Brief"
+    said = chat(asked, "y", "say on")
+    assert said.out.endswith("on\n")
+    assert "✓ delegate" in said.err
+    assert "Brief" in (home / "AGENTS.md").read_text(), said

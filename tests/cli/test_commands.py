@@ -9,7 +9,8 @@ import pytest
 from harnessd.cli.main import COMMANDS, commands
 from tests.cli.command_line import ROOT, harnessd, make, start
 
-DESIGNED = {"init", "run", "chat", "sessions", "show", "log", "why", "lint", "schema", "doctor", "demo", "trust"}
+DESIGNED = {"init", "run", "chat", "sessions", "show", "log", "why", "lint", "schema", "doctor", "demo", "trust",
+            "approve", "deny", "stop", "ps"}  # fmt: skip
 
 
 def test_the_commands_of_the_design_are_there() -> None:
@@ -47,7 +48,8 @@ def test_help_imports_click_and_nothing_else_that_costs() -> None:
 @pytest.mark.parametrize(
     "args",
     [["frob"], ["run"], ["run", "ada"], ["run", "ada", "hi", "--nonsense"], ["run", "ada", "hi", "--mode", "wild"],
-     ["approve", "ada"], ["log", "ada", "--limit", "0"], ["schema", "nonsense"], ["init", "Ada!"],
+     ["deny", "ada"], ["stop"], ["approve", "ada", "apr_1", "--arguments", "[]"],
+     ["log", "ada", "--limit", "0"], ["schema", "nonsense"], ["init", "Ada!"],
      ["init", "ada", "--template", "nonsense"], ["run", "ada", "  "], []],
     ids=" ".join,
 )  # fmt: skip

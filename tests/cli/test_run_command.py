@@ -101,6 +101,8 @@ def test_a_message_behind_an_approval_waits_and_says_so() -> None:
     approval = waiting()
     said = harnessd("run", "ada", "say later", "--session", "last")
     assert said.code == 3
+    assert "the message waits until this is decided:" in said.err
+    assert f"edit(AGENTS.md)  {approval}" in said.err
     assert "1 message(s) wait" in said.err
     assert harnessd("approve", "ada", approval).out.endswith("later\n")
 
