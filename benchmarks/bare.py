@@ -9,8 +9,6 @@ import socket
 from pathlib import Path
 from typing import Any
 
-from benchmarks.server import ModelServer
-
 SYSTEM = "You are a benchmark. " * 200
 TOOL = {
     "type": "function",
@@ -26,13 +24,16 @@ TOOL = {
 }
 
 
-def run_bare(server: ModelServer, turns: int, home: Path) -> int:
-    """Holds one conversation of `turns` turns in a home of `benchmarks.homes`. Returns how many requests were sent."""
+def run_bare(port: int, turns: int, home: Path, name: str = "bare") -> int:
+    """Holds one conversation of `turns` turns in a home of `benchmarks.homes`, with the model server at `port`.
+
+    `name` is the journal's. Returns how many requests were sent.
+    """
     messages = [_encode({"role": "system", "content": SYSTEM}), _encode({"role": "user", "content": f"turns={turns}"})]
     tail = b'],"tools":[' + _encode(TOOL) + b'],"stream":true,"stream_options":{"include_usage":true}}'
-    journal = os.open(home / "bare.jsonl", os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600)
+    journal = os.open(home / f"{name}.jsonl", os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600)
     sent = 0
-    with socket.create_connection(("127.0.0.1", server.port)) as connection:
+    with socket.create_connection(("127.0.0.1", port)) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         while True:
             _request(connection, b'{"model":"bench","messages":[' + b",".join(messages) + tail)

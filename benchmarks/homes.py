@@ -17,10 +17,10 @@ budget:
 """
 
 
-def make_home(path: Path, *, skills: int = 0) -> Path:
-    """A committed home with `skills` skills and `NOTES` notes below `work/`; returns its path."""
+def make_home(path: Path, *, skills: int = 0, notes: int = NOTES) -> Path:
+    """A committed home with `skills` skills and `notes` notes below `work/`; returns its path."""
     (path / "work").mkdir(parents=True)
-    for number in range(NOTES):
+    for number in range(notes):
         (path / "work" / f"note-{number}.txt").write_text(f"This is note {number}.\n", encoding="utf-8")
     (path / "AGENTS.md").write_text(AGENTS + "You read one note after the other.\n" * 150, encoding="utf-8")
     (path / "MEMORY.md").write_text("# Memory\n\n## Facts\n\n- The notes are in work/.\n", encoding="utf-8")

@@ -2,7 +2,8 @@
 
 Both see how far a conversation is by counting tool messages, and how long it shall become by `turns=N` in the last user
 message. The lean one never parses a request and answers with bytes that are ready, so that what is measured against it
-is almost only the client.
+is almost only the client; it can wait before it answers, as a model does, and `pieces=N` makes it stream N pieces of
+text, one every `PIECE_SECONDS`.
 """
 
 import asyncio
@@ -21,6 +22,8 @@ from typing import Literal
 Kind = Literal["lean", "scripted"]
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 WANTED = re.compile(rb"turns=(\d+)")
+STREAMED = re.compile(rb"pieces=(\d+)")
+PIECE_SECONDS = 0.02
 USAGE = {"prompt_tokens": 1000, "completion_tokens": 20, "total_tokens": 1020}
 
 
@@ -43,10 +46,13 @@ class ModelServer:
 
 
 @contextmanager
-def model_server(kind: Kind = "lean") -> Iterator[ModelServer]:
-    """The server in a process of its own, until the block ends; `scripted` is the one that the tests use."""
+def model_server(kind: Kind = "lean", latency: float = 0.0) -> Iterator[ModelServer]:
+    """The server in a process of its own, until the block ends; `scripted` is the one that the tests use.
+
+    The lean one answers `latency` seconds after a request has arrived.
+    """
     ours, theirs = multiprocessing.Pipe()
-    process = multiprocessing.get_context("spawn").Process(target=_serve, args=(theirs, kind), daemon=True)
+    process = multiprocessing.get_context("spawn").Process(target=_serve, args=(theirs, kind, latency), daemon=True)
     process.start()
     try:
         yield ModelServer(ours.recv(), ours)
@@ -68,13 +74,13 @@ def arguments_of(number: int) -> str:
     return json.dumps({"path": f"work/note-{number}.txt"})
 
 
-def _serve(pipe: Connection, kind: Kind) -> None:
-    asyncio.run((_lean if kind == "lean" else _scripted)(pipe, []))
+def _serve(pipe: Connection, kind: Kind, latency: float) -> None:
+    asyncio.run(_lean(pipe, [], latency) if kind == "lean" else _scripted(pipe, []))
 
 
-async def _lean(pipe: Connection, arrivals: list[float]) -> None:
+async def _lean(pipe: Connection, arrivals: list[float], latency: float) -> None:
     loop = asyncio.get_running_loop()
-    server = await loop.create_server(lambda: _Http(arrivals), "127.0.0.1", 0)
+    server = await loop.create_server(lambda: _Http(arrivals, latency), "127.0.0.1", 0, backlog=1024)
     await _report(pipe, server.sockets[0].getsockname()[1], arrivals)
 
 
@@ -118,8 +124,8 @@ async def _report(pipe: Connection, port: int, arrivals: list[float]) -> None:
 class _Http(asyncio.Protocol):
     """Just enough HTTP/1.1: one request after the other, each with a Content-Length or in chunks."""
 
-    def __init__(self, arrivals: list[float]) -> None:
-        self.arrivals, self.buffer = arrivals, bytearray()
+    def __init__(self, arrivals: list[float], latency: float) -> None:
+        self.arrivals, self.latency, self.buffer = arrivals, latency, bytearray()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -136,7 +142,29 @@ class _Http(asyncio.Protocol):
             body, rest = taken
             self.arrivals.append(time.monotonic())
             del self.buffer[:rest]
-            self.transport.write(HEAD + _answer(body) if head.startswith(b"post") else _NOT_HERE)
+            self._answer(body if head.startswith(b"post") else None)
+
+    def _answer(self, body: bytes | None) -> None:
+        if body is None:
+            self.transport.write(_NOT_HERE)
+            return
+        loop, pieces = asyncio.get_running_loop(), _pieces(body)
+        if not self.latency and len(pieces) == 1:
+            self.transport.write(HEAD + pieces[0])
+            return
+        self._send(iter((HEAD + pieces[0], *pieces[1:])), loop.time() + self.latency)
+
+    def _send(self, pieces: Iterator[bytes], when: float) -> None:
+        """Sends one piece at `when`, and the others after it, unless the client is gone."""
+        loop = asyncio.get_running_loop()
+
+        def send() -> None:
+            piece = next(pieces, None)
+            if piece is not None and not self.transport.is_closing():
+                self.transport.write(piece)
+                self._send(pieces, loop.time() + PIECE_SECONDS)
+
+        loop.call_at(when, send)
 
     def _body(self, head: bytes, start: int) -> tuple[bytes, int] | None:
         """The body and where it ends, or None if it has not arrived whole."""
@@ -148,19 +176,28 @@ class _Http(asyncio.Protocol):
         return None if len(self.buffer) < start + size else (bytes(self.buffer[start : start + size]), start + size)
 
 
-def _answer(body: bytes) -> bytes:
+def _pieces(body: bytes) -> tuple[bytes, ...]:
+    """The chunked body of the answer, in the pieces in which it is sent."""
+    if streamed := STREAMED.findall(body, max(body.rfind(b'"role":"user"'), 0)):
+        return (*([_WORD] * int(streamed[-1])), _TEXT)
     number = next_call(body)
-    return _TEXT if number is None else _call(number)
+    return (_TEXT if number is None else _call(number),)
 
 
 def _stream(*deltas: dict[str, object], finish: str) -> bytes:
     """One whole chunked body: each delta an SSE event, then finish, usage and `[DONE]`."""
-    choices: list[list[dict[str, object]]]
-    choices = [[{"index": 0, "delta": delta, "finish_reason": None}] for delta in deltas]
-    choices.append([{"index": 0, "delta": {}, "finish_reason": finish}])
-    events = [{**_FRAME, "choices": choice} for choice in choices] + [{**_FRAME, "choices": [], "usage": USAGE}]
-    lines = [b"data: " + json.dumps(event).encode() + b"\n\n" for event in events] + [b"data: [DONE]\n\n"]
-    return b"".join(b"%x\r\n%s\r\n" % (len(line), line) for line in lines) + b"0\r\n\r\n"
+    usage: dict[str, object] = {**_FRAME, "choices": [], "usage": USAGE}
+    parts = [*map(_event, deltas), _event({}, finish), _chunk(json.dumps(usage).encode()), _chunk(b"[DONE]")]
+    return b"".join(parts) + b"0\r\n\r\n"
+
+
+def _event(delta: dict[str, object], finish: str | None = None) -> bytes:
+    choice = {"index": 0, "delta": delta, "finish_reason": finish}
+    return _chunk(json.dumps({**_FRAME, "choices": [choice]}).encode())
+
+
+def _chunk(data: bytes) -> bytes:
+    return b"%x\r\ndata: %s\n\n\r\n" % (len(data) + 8, data)
 
 
 def _call(number: int) -> bytes:
@@ -181,6 +218,7 @@ def _call(number: int) -> bytes:
 _FRAME: dict[str, object] = {"id": "bench", "object": "chat.completion.chunk", "created": 0, "model": "bench"}
 _CALLS: dict[int, bytes] = {}
 _TEXT = _stream({"role": "assistant", "content": "All "}, {"content": "notes "}, {"content": "read."}, finish="stop")
+_WORD = _event({"content": "word "})
 _NOT_HERE = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"
 
 if __name__ == "__main__":
