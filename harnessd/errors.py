@@ -21,6 +21,8 @@ caller looks at. An exception says that a promise could not be kept; the outermo
 and ends with `exit_code`. There is never a traceback for any of these.
 """
 
+import re
+
 
 class HarnessdError(Exception):
     """What could not be done (`message`), the file or field it is about (`where`), and the way out (`hint`)."""
@@ -36,6 +38,11 @@ class HarnessdError(Exception):
     def __str__(self) -> str:
         text = f"{self.where}: {self.message}" if self.where else self.message
         return f"{text}\n  {self.hint}" if self.hint else text
+
+    @classmethod
+    def kind(cls) -> str:
+        """What the kind of error is called by programs: `session-not-found`."""
+        return re.sub(r"(?<!^)(?=[A-Z])", "-", cls.__name__).lower()
 
 
 class UsageError(HarnessdError):
