@@ -44,7 +44,7 @@ def _may_be_held(lock: Path, git_dir: Path) -> bool:
         try:
             if is_git and (str((process / "cwd").readlink()) + "/").startswith(home + "/"):
                 return True
-            if any(fd.readlink() == lock for fd in (process / "fd").iterdir()):
+            if any(_opened(fd) == lock for fd in (process / "fd").iterdir()):
                 return True
         except PermissionError:
             if is_git:
@@ -52,3 +52,11 @@ def _may_be_held(lock: Path, git_dir: Path) -> bool:
         except OSError:
             continue
     return False
+
+
+def _opened(descriptor: Path) -> Path | None:
+    """What one descriptor stands for; None if it was closed meanwhile, which says nothing of its neighbours."""
+    try:
+        return descriptor.readlink()
+    except FileNotFoundError:
+        return None

@@ -1,5 +1,6 @@
 """Every kind of repository a home may be: it works, or ends in a distinct error that names the way out."""
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -207,6 +208,20 @@ def test_h8_a_fresh_index_lock_refuses_and_a_stale_one_is_set_aside(home: Home) 
     assert STALE_AFTER > 60
     assert (home.path / ".git/index.lock.stale-1").read_text() == "of git"
     assert done.notes
+
+
+def test_h8_a_descriptor_that_closes_meanwhile_does_not_hide_who_holds_the_lock(home: Home) -> None:
+    lock = home.path / ".git/index.lock"
+    put(lock, "of git")
+    os.utime(lock, (1, 1))
+    with contextlib.ExitStack() as held:
+        below = [os.open(os.devnull, os.O_RDONLY) for _ in range(8)]  # the listing of /proc takes one of these numbers
+        held.enter_context(lock.open())
+        for descriptor in below:
+            os.close(descriptor)
+        refused = remember(open_door(home, index_wait=0.0), "x")
+    assert isinstance(refused, Refused)
+    assert refused.code == "index-locked"
 
 
 def test_h8_a_left_over_branch_lock_is_a_distinct_error(home: Home) -> None:
