@@ -184,6 +184,7 @@ class _Line:
         """Puts the call on record with its marks; what cannot be run gets its result at once."""
         known = tool if isinstance(tool, Tool) else None
         valid = None if isinstance(arguments, Invalid) else arguments
+        effect: Effect = "read" if known is None else known.effect if valid is None else known.effect_of(valid)
         if not call.created:
             self.record(
                 ToolCallCreated(
@@ -191,7 +192,7 @@ class _Line:
                     message_id=self.turn.message_id,
                     tool_name=call.call.name,
                     arguments=valid,
-                    effect=known.effect if known else "read",
+                    effect=effect,
                     idempotent=known.idempotent if known else True,
                     concurrency_safe=known.concurrency_safe if known else True,
                     origin=known.origin if known else "local",
@@ -203,7 +204,7 @@ class _Line:
             self.record(_completed(call, invalid(arguments)))
         if known is None or valid is None:
             return None
-        return Ready(call, known, valid, known.effect, known.concurrency_safe)
+        return Ready(call, known, valid, effect, known.concurrency_safe)
 
     async def through(self, ready: Ready) -> None:
         """Decide, run, trim, after-hooks. The one place where whatever a tool raises becomes a result."""
@@ -409,7 +410,7 @@ def _gate_call(ready: Ready, targets: tuple[Target, ...], context: ToolContext) 
         own_name=tool.own_name,
         kind=tool.kind,
         arguments=ready.arguments,
-        effect=tool.effect,
+        effect=ready.effect,
         targets=targets,
         origin_of_context=context.origin,
         remote=tool.origin == "remote",

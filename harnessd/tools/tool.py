@@ -123,6 +123,7 @@ class ToolContext:
 
 Run = Callable[[ToolContext, JsonObject], Awaitable[Outcome | StillOpen]]
 Targets = Callable[[ToolContext, JsonObject], tuple[Target, ...]]
+EffectFor = Callable[[JsonObject], Effect]
 MakePreview = Callable[[ToolContext, JsonObject], Preview | Outcome | None]
 """An `Outcome` says that the call would fail, so nobody needs to be asked."""
 
@@ -142,7 +143,8 @@ class Tool:
     """Something the model can call.
 
     `name` is as offered, `own_name` as its maker calls it. `input_schema` is never altered. An unmarked tool is a
-    writer, not idempotent and not concurrency-safe. `timeout` is in seconds. `targets` may look at a few paths
+    writer, not idempotent and not concurrency-safe. `effect_for` marks each call by its arguments where they decide
+    whether it only reads; without it `effect` holds for all. `timeout` is in seconds. `targets` may look at a few paths
     (it is called on the event loop, since a thread's hand-over would cost more), `preview` may read files (it is called
     in a thread). `server` names the MCP server it comes from.
     """
@@ -154,6 +156,7 @@ class Tool:
     input_schema: JsonObject
     run: Run
     effect: Effect = "write"
+    effect_for: EffectFor | None = None
     idempotent: bool = False
     concurrency_safe: bool = False
     origin: Origin = "local"
@@ -161,6 +164,10 @@ class Tool:
     server: str | None = None
     targets: Targets = no_targets
     preview: MakePreview = no_preview
+
+    def effect_of(self, arguments: JsonObject) -> Effect:
+        """Whether a call with these arguments, which fit the schema, only reads."""
+        return self.effect if self.effect_for is None else self.effect_for(arguments)
 
     @cached_property
     def check(self) -> Validate | BadSchema:
