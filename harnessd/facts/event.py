@@ -247,12 +247,16 @@ class ToolApprovalResolved(Event):
 
 
 class ToolCallRunning(Event):
-    """The gate allowed the call and it starts now. For a writer this is durable before the effect."""
+    """The gate allowed the call and it starts now. For a writer this is durable before the effect.
+
+    `effect` marks it as it starts: a person may have changed arguments that decide it. None: as it was created.
+    """
 
     type: Literal["tool.call.running"] = "tool.call.running"
     tool_call_id: str = ""
     decision: Decision = Decision()
     rerun: bool = False
+    effect: Literal["read", "write"] | None = None
 
 
 class ToolCallCompleted(Event):

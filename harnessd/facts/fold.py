@@ -374,7 +374,8 @@ def _approval_resolved(state: State, event: ToolApprovalResolved) -> Changes:
 
 
 def _call_running(state: State, event: ToolCallRunning) -> Changes:
-    return _on_call(state, event.tool_call_id, status="running", decision=event.decision, started_at=event.at)
+    marked = {} if event.effect is None else {"effect": event.effect}
+    return _on_call(state, event.tool_call_id, status="running", decision=event.decision, started_at=event.at, **marked)
 
 
 def _call_completed(state: State, event: ToolCallCompleted) -> Changes:

@@ -288,7 +288,9 @@ class _Line:
         """The effect. What permits a writer's effect is on disk before it happens."""
         for hook in self.before:
             await hook(ready, context)
-        self.record(ToolCallRunning(tool_call_id=ready.id, decision=decision, rerun=ready.call.status == "running"))
+        again = ready.call.status == "running"
+        marked = ready.effect if ready.call.created and ready.effect != ready.call.effect else None
+        self.record(ToolCallRunning(tool_call_id=ready.id, decision=decision, rerun=again, effect=marked))
         if ready.effect != "read":
             await self.ledger.barrier()
             if self.stopping():

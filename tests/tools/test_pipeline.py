@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from typing import Literal
 
 import anyio
 import pytest
@@ -173,6 +174,34 @@ async def test_f1_arguments_that_a_person_changed_are_the_ones_that_run() -> Non
     resolve(memory, waiting, "allowed", arguments={"x": 2})
     await run(memory, a_tool("change", note), decide=ask)
     assert used == [{"x": 2}]
+
+
+@pytest.mark.parametrize(
+    ("asked", "given", "status"), [(1, 2, "outcome_unknown"), (2, 1, "ok"), (2, 2, "outcome_unknown")]
+)
+async def test_f2_arguments_that_a_person_changed_decide_whether_a_call_in_flight_is_rerun(
+    asked: int, given: int, status: str
+) -> None:
+    """Odd numbers are read here, even ones written."""
+
+    class Killed(BaseException):
+        pass
+
+    async def killed(context: ToolContext, arguments: JsonObject) -> Outcome:
+        raise Killed
+
+    def marks(arguments: JsonObject) -> Literal["read", "write"]:
+        return "read" if arguments["x"] == 1 else "write"
+
+    memory = a_turn(a_call("change", f'{{"x": {asked}}}'))
+    waiting = await run(memory, a_tool("change", killed, effect_for=marks), decide=ask)
+    assert isinstance(waiting, Waiting)
+    resolve(memory, waiting, "allowed", arguments={"x": given})
+    with pytest.raises(Killed):
+        await run(memory, a_tool("change", killed, effect_for=marks), decide=ask)
+    assert ("barrier" in memory.order[memory.order.index("tool.call.running") :]) == (given == 2)
+    assert await run(memory, a_tool("change", effect_for=marks), decide=ask) == Done()
+    assert memory.statuses() == [status]
 
 
 async def test_l1_arguments_that_a_person_broke_do_not_run() -> None:
