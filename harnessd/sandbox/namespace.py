@@ -3,10 +3,10 @@
 The kernel lets go of the first process of a pid namespace only after everything in it is dead, however it hid
 (a session of its own, a double fork, ignored signals). Whoever kills that one and waits for it is done.
 
-A gate stands before the command: it says that it is there, and lets the command run when it is told to. By then a
-keeper outside waits for the death of this process, to do the same in its place. If this process dies before, the gate
-reads the end of its input and leaves. So nothing is begun that nobody would end. (`--die-with-parent` would do neither:
-it is set late, and can leave bubblewrap's own first process blocked for ever.)
+A gate stands before the command (`gate.py`), which waits for its plan. By then a keeper outside waits for the death of
+this process, to do the same in its place. If this process dies before, the gate reads the end of its input and leaves.
+So nothing is begun that nobody would end. (`--die-with-parent` would do neither: it is set late, and can leave
+bubblewrap's own first process blocked for ever.)
 """
 
 import json
@@ -25,28 +25,15 @@ GONE_WITHIN_SECONDS = 2.0
 
 _TOLD_WITHIN_SECONDS = 0.5
 
-
-THERE, ABSENT, GO = b"\x06", b"\x15", b"go\n"
-_GATE = (
-    "command -v \"$1\" >/dev/null 2>&1 || { printf '\\025'; exit 127; }; "
-    'printf \'\\006\'; read -r word && [ "$word" = go ] && exec "$@"; exit 1'
-)
-
-_KEEPER = 'read -r word; kill -9 "$1"'
-
-
-def gated(command: Sequence[str]) -> list[str]:
-    """The command behind its gate, which first writes `THERE`, or `ABSENT` if there is no such program, to its output.
-
-    It waits for `GO` on its input; what comes behind that is the command's own.
-    """
-    return ["/bin/sh", "-c", _GATE, "gate", *command]
+_KEEPER = """read -r word; kill -9 "$1"; shift
+for folder; do tries=40; until rmdir "$folder" || [ $((tries -= 1)) = 0 ]; do sleep 0.05; done; done"""
 
 
 class Namespace:
-    """The pid namespace of one bubblewrap. Use it with `with`."""
+    """The pid namespace of one bubblewrap. Use it with `with`; `groups` are control groups that go with it."""
 
-    def __init__(self) -> None:
+    def __init__(self, groups: Sequence[str] = ()) -> None:
+        self._groups = groups
         self._status, self._status_end = os.pipe()
         self._told = b""
         self._first: int | None = None
@@ -69,7 +56,7 @@ class Namespace:
         if pid is None:
             return False
         with anyio.CancelScope(shield=True):  # cancelled in its middle, nobody would know the keeper
-            command = ["/bin/sh", "-c", _KEEPER, "keeper", str(pid)]
+            command = ["/bin/sh", "-c", _KEEPER, "keeper", str(pid), *self._groups]
             self._keeper = await anyio.open_process(command, stdin=-1, stdout=-3, stderr=-3, start_new_session=True)
         return True
 

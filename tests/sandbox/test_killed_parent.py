@@ -19,19 +19,22 @@ from harnessd.sandbox.bubblewrap import Sandbox
 async def main():
     home = Path(sys.argv[1])
     print("begins", flush=True)
-    await Sandbox(home).run(["sh", "-c", f"setsid sleep 300 & sleep 300; : {home}/mark"], seconds=60)
+    one = f"sleep 300; : {home}/mark"
+    box = Sandbox(home, confined=sys.argv[2] == "True")
+    await box.run(["sh", "-c", f"setsid sh -c '{one}' & {one}"], seconds=60)
 
 anyio.run(main)
 """
 DELAYS = [0.0, 0.001, 0.002, 0.003, 0.004, 0.006, 0.008, 0.012, 0.02, 0.05]
 
 
+@pytest.mark.parametrize("confined", [True, False], ids=["in a sandbox", "in none"])
 @pytest.mark.parametrize("after", DELAYS)
-def test_o2_nothing_outlives_a_killed_parent(tmp_path: Path, after: float) -> None:
+def test_o2_nothing_outlives_a_killed_parent(tmp_path: Path, after: float, confined: bool) -> None:
     home = tmp_path / "home"
     home.mkdir()
     for _ in range(2):
-        asks = subprocess.Popen([sys.executable, "-c", ASK, str(home)], stdout=subprocess.PIPE)
+        asks = subprocess.Popen([sys.executable, "-c", ASK, str(home), str(confined)], stdout=subprocess.PIPE)
         assert asks.stdout is not None
         assert asks.stdout.readline() == b"begins\n"
         until = time.monotonic() + after
