@@ -19,6 +19,7 @@ from harnessd.facts.run import (
     Decision,
     EndReason,
     Failure,
+    LayerAnswer,
     Mode,
     Parent,
     ProblemNote,
@@ -222,8 +223,19 @@ class ToolCallCreated(Event):
     idempotency_key: str = ""
 
 
+class ToolCallClassified(Event):
+    """In mode `auto` a model was asked about the call, and this is its answer. `key` is a hash of all it was shown."""
+
+    type: Literal["tool.call.classified"] = "tool.call.classified"
+    tool_call_id: str = ""
+    key: str = ""
+    answer: LayerAnswer = LayerAnswer()
+    model: str = ""
+    usage: Usage = Usage()
+
+
 class ToolApprovalRequired(Event):
-    """The gate said ask: the call waits for a person."""
+    """The gate said ask, or the call's server has a question: the call waits for a person."""
 
     type: Literal["tool.approval_required"] = "tool.approval_required"
     approval: Approval = Approval()
@@ -233,6 +245,7 @@ class ToolApprovalResolved(Event):
     """An approval was decided, or ran out, or was withdrawn: three different things.
 
     `rule` is the allow rule that the decision adds to the session when its scope is wider than this one call.
+    `arguments` are those that a person gave the call or, for a question, the answer to it.
     """
 
     type: Literal["tool.approval_resolved"] = "tool.approval_resolved"

@@ -2,8 +2,7 @@
 
 `fold` is pure and its cost does not depend on the length of the session. It also keeps one promise that no
 journal can break, however it was cut, damaged or interleaved: in `messages` every tool call has exactly one
-result, right behind the message that asked for it and in the order of the calls (guarantee F4). Results of
-calls that finish out of order wait in `active_run.calls` until those before them are in.
+result, right behind the message that asked for it and in the order of the calls (guarantee F4); see `fold_calls`.
 """
 
 from collections.abc import Callable
@@ -39,21 +38,15 @@ from harnessd.facts.event import (
     SubagentStarted,
     SubagentWaiting,
     TodoUpdated,
-    ToolApprovalRequired,
-    ToolApprovalResolved,
-    ToolCallCompleted,
-    ToolCallCreated,
-    ToolCallRunning,
     TurnFinished,
     TurnRetried,
     TurnStarted,
     UnknownEvent,
 )
+from harnessd.facts.fold_calls import CALL_FOLDS, Changes, close_calls, spent_beside_turns, unanswered
 from harnessd.facts.log import Log
 from harnessd.facts.message import (
     Message,
-    TextPart,
-    ToolCall,
     ToolMessage,
     Usage,
     UserMessage,
@@ -66,7 +59,6 @@ from harnessd.facts.run import (
 )
 from harnessd.facts.state import (
     ActiveRun,
-    Answer,
     CheckpointMark,
     LastRun,
     OpenCall,
@@ -74,7 +66,6 @@ from harnessd.facts.state import (
     State,
 )
 
-ACTIONS_REMEMBERED = 12
 PROBLEMS_REMEMBERED = 50
 HEADROOM = 0.5
 """Below this share of the window the context has room again, and summaries are tried again."""
@@ -102,9 +93,6 @@ def merge_patch(target: Any, patch: Any) -> Any:
         else:
             merged[key] = merge_patch(merged.get(key), value)
     return merged
-
-
-Changes = dict[str, Any]
 
 
 def _session_created(state: State, event: SessionCreated) -> Changes:
@@ -175,7 +163,7 @@ def _run_started(state: State, event: RunStarted) -> Changes:
     usage = state.usage.model_copy(update={"runs": state.usage.runs + 1})
     changes = {"active_run": run, "usage": usage, "problems": (), "pending_approvals": ()}
     # The parent is named twice, so that a damaged first record does not make a subagent's session one of its own.
-    return _close_calls(state) | changes | {"parent": state.parent or event.parent}
+    return close_calls(state) | changes | {"parent": state.parent or event.parent}
 
 
 def _run_resumed(state: State, event: RunResumed) -> Changes:
@@ -225,11 +213,11 @@ def _run_stop_requested(state: State, event: RunStopRequested) -> Changes:
 
 def _run_finished(state: State, event: RunFinished) -> Changes:
     last = LastRun(run_id=event.run_id or "", reason=event.reason, detail=event.detail, failure=event.failure)
-    return _close_calls(state) | {"active_run": None, "last_run": last, "pending_approvals": ()}
+    return close_calls(state) | {"active_run": None, "last_run": last, "pending_approvals": ()}
 
 
 def _turn_started(state: State, event: TurnStarted) -> Changes:
-    changes = _close_calls(state)
+    changes = close_calls(state)
     run = changes.get("active_run", state.active_run)
     if run is None:
         return changes
@@ -286,7 +274,7 @@ def _turn_finished(state: State, event: TurnFinished) -> Changes:
 
 def _message_created(state: State, event: MessageCreated) -> Changes:
     message = event.message
-    changes = _close_calls(state)
+    changes = close_calls(state)
     messages: Log[Message] = changes.get("messages", state.messages)
     if isinstance(message, ToolMessage):
         return changes
@@ -303,7 +291,7 @@ def _message_created(state: State, event: MessageCreated) -> Changes:
     if run is None:
         # A damaged journal may have lost the run's beginning; the calls still get their results.
         if message.tool_calls:
-            results = (_unanswered(call) for call in message.tool_calls)
+            results = (unanswered(call) for call in message.tool_calls)
             changes["messages"] = changes["messages"].append(*results)
         return changes
     changes["active_run"] = run.model_copy(
@@ -314,114 +302,6 @@ def _message_created(state: State, event: MessageCreated) -> Changes:
             "turn_usage": run.turn_usage + (event.usage or Usage()),
         }
     )
-    return changes
-
-
-def _call_created(state: State, event: ToolCallCreated) -> Changes:
-    run = state.active_run
-    if run is None:
-        return {}
-    changes = _on_call(
-        state,
-        event.tool_call_id,
-        created=True,
-        arguments=event.arguments,
-        effect=event.effect,
-        idempotent=event.idempotent,
-        concurrency_safe=event.concurrency_safe,
-        idempotency_key=event.idempotency_key,
-    )
-    if changes and event.action_hash:
-        run = changes["active_run"]
-        actions = (*run.actions, event.action_hash)[-ACTIONS_REMEMBERED:]
-        changes["active_run"] = run.model_copy(update={"actions": actions})
-    changes["usage"] = state.usage.model_copy(update={"tool_calls": state.usage.tool_calls + 1})
-    return changes
-
-
-def _approval_required(state: State, event: ToolApprovalRequired) -> Changes:
-    approval = event.approval
-    changes = _on_call(state, approval.tool_call_id, status="waiting_approval", decision=approval.policy, answer=None)
-    changes["pending_approvals"] = (*state.pending_approvals, approval)
-    run = changes.get("active_run", state.active_run)
-    if run is not None and run.status == "running":
-        changes["active_run"] = run.model_copy(update={"status": "waiting_approval"})
-    return changes
-
-
-def _approval_resolved(state: State, event: ToolApprovalResolved) -> Changes:
-    asked = next((approval for approval in state.pending_approvals if approval.id == event.approval_id), None)
-    answer = Answer(
-        approval_id=event.approval_id,
-        outcome=event.outcome,
-        by=event.by,
-        note=event.note,
-        base=asked.base if asked else None,
-    )
-    update: Changes = {"status": "pending", "answer": answer}
-    if event.outcome == "allowed" and event.arguments is not None:
-        update["arguments"] = event.arguments
-    changes = _on_call(state, event.tool_call_id, **update)
-    rule = event.rule if event.outcome == "allowed" and event.scope == "session" else None
-    if rule is not None and rule not in state.toolkit.allowed:
-        changes["toolkit"] = state.toolkit.model_copy(update={"allowed": (*state.toolkit.allowed, rule)})
-    pending = tuple(approval for approval in state.pending_approvals if approval.id != event.approval_id)
-    changes["pending_approvals"] = pending
-    run = changes.get("active_run", state.active_run)
-    if run is not None and run.status == "waiting_approval" and not pending:
-        changes["active_run"] = run.model_copy(update={"status": "running"})
-    return changes
-
-
-def _call_running(state: State, event: ToolCallRunning) -> Changes:
-    marked = {} if event.effect is None else {"effect": event.effect}
-    return _on_call(state, event.tool_call_id, status="running", decision=event.decision, started_at=event.at, **marked)
-
-
-def _call_completed(state: State, event: ToolCallCompleted) -> Changes:
-    run = state.active_run
-    if run is None or all(entry.call.id != event.tool_call_id for entry in run.calls):
-        return {}
-    result = ToolMessage(
-        id=f"msg_{event.tool_call_id.removeprefix('call_')}",
-        tool_call_id=event.tool_call_id,
-        tool_name=event.tool_name,
-        status=event.status,
-        parts=event.parts,
-        origin=event.origin,
-    )
-    calls: list[OpenCall] = []
-    already = False
-    for entry in run.calls:
-        if entry.call.id != event.tool_call_id:
-            calls.append(entry)
-        elif entry.status == "finished":
-            already = True
-            calls.append(entry)
-        else:
-            decision = event.decision or entry.decision
-            calls.append(entry.model_copy(update={"status": "finished", "result": result, "decision": decision}))
-    if already:
-        return {}
-    invalid = run.invalid_in_a_row + 1 if event.status == "invalid" else 0
-    pending = tuple(a for a in state.pending_approvals if a.tool_call_id != event.tool_call_id)
-    updated = run.model_copy(
-        update={
-            "calls": tuple(calls),
-            "invalid_in_a_row": invalid,
-            "changed_in_turn": run.changed_in_turn or event.changed,
-        }
-    )
-    if len(pending) != len(state.pending_approvals) and not pending and run.status == "waiting_approval":
-        # Only a journal that lost the decision gets here; nothing else would let the run go on.
-        updated = updated.model_copy(update={"status": "running"})
-    changes: Changes = {
-        "active_run": updated,
-        "messages": state.messages.append(*_newly_in_order(run.calls, updated.calls)),
-        "context_origin": lowest_origin(state.context_origin, event.origin),
-    }
-    if len(pending) != len(state.pending_approvals):
-        changes["pending_approvals"] = pending
     return changes
 
 
@@ -478,7 +358,7 @@ def _subagent_finished(state: State, event: SubagentFinished) -> Changes:
 
 
 def _context_compacted(state: State, event: ContextCompacted) -> Changes:
-    changes = _close_calls(state)
+    changes = close_calls(state)
     kept = _from_message(changes.get("messages", state.messages), event.keep_from)
     totals = state.usage.model_copy(
         update={
@@ -488,32 +368,24 @@ def _context_compacted(state: State, event: ContextCompacted) -> Changes:
         }
     )
     changes |= {"messages": Log([event.summary, *kept]), "usage": totals}
-    return changes | _spent_beside_turns(changes.get("active_run", state.active_run), event.usage)
+    return changes | spent_beside_turns(changes.get("active_run", state.active_run), event.usage)
 
 
 def _compaction_failed(state: State, event: ContextCompactionFailed) -> Changes:
     totals = state.usage.model_copy(
         update={"total": state.usage.total + event.usage, "compaction_failures": event.failures}
     )
-    return {"usage": totals, **_spent_beside_turns(state.active_run, event.usage)}
+    return {"usage": totals, **spent_beside_turns(state.active_run, event.usage)}
 
 
 def _context_truncated(state: State, event: ContextTruncated) -> Changes:
-    changes = _close_calls(state)
+    changes = close_calls(state)
     messages = changes.get("messages", state.messages)
     kept = _from_message(messages, event.keep_from)
     # A guess until the next turn measures it; without it a model that fails would have ever more cut away.
     tokens = state.usage.context_tokens * len(kept) // max(1, len(messages))
     usage = state.usage.model_copy(update={"context_tokens": tokens})
     return changes | {"messages": Log(kept), "usage": usage}
-
-
-def _spent_beside_turns(run: ActiveRun | None, usage: Usage) -> Changes:
-    """What the run spent on its context: it counts against its budget like the turns do."""
-    if run is None:
-        return {}
-    spent = run.spent.model_copy(update={"usage": run.spent.usage + usage})
-    return {"active_run": run.model_copy(update={"spent": spent})}
 
 
 def _home_changed(state: State, event: HomeChanged) -> Changes:
@@ -543,63 +415,6 @@ def _on_run(state: State, **update: Any) -> Changes:
     return {"active_run": state.active_run.model_copy(update=update)} if state.active_run else {}
 
 
-def _on_call(state: State, call_id: str, **update: Any) -> Changes:
-    """The open call `call_id` with `update`; nothing if there is none or it is finished."""
-    run = state.active_run
-    if run is None:
-        return {}
-    calls = tuple(
-        entry.model_copy(update=update) if entry.call.id == call_id and entry.status != "finished" else entry
-        for entry in run.calls
-    )
-    return {"active_run": run.model_copy(update={"calls": calls})}
-
-
-def _newly_in_order(before: tuple[OpenCall, ...], after: tuple[OpenCall, ...]) -> list[ToolMessage]:
-    """The results that now follow one another without a gap and did not before."""
-    done = _leading_results(before)
-    return _leading_results(after)[len(done) :]
-
-
-def _leading_results(calls: tuple[OpenCall, ...]) -> list[ToolMessage]:
-    results: list[ToolMessage] = []
-    for entry in calls:
-        if entry.result is None:
-            break
-        results.append(entry.result)
-    return results
-
-
-def _close_calls(state: State) -> Changes:
-    """Gives each call of the turn that has no result yet a result that says so, in order.
-
-    The runtime always records a result before it goes on. Only a journal that lost a record gets here.
-    """
-    run = state.active_run
-    if run is None or all(entry.result is not None for entry in run.calls):
-        return {}
-    already = len(_leading_results(run.calls))
-    results = [entry.result or _unanswered(entry.call) for entry in run.calls[already:]]
-    closed = {entry.call.id for entry in run.calls}
-    status = "running" if run.status == "waiting_approval" else run.status
-    return {
-        "messages": state.messages.append(*results),
-        "active_run": run.model_copy(update={"calls": (), "status": status}),
-        "pending_approvals": tuple(a for a in state.pending_approvals if a.tool_call_id not in closed),
-    }
-
-
-def _unanswered(call: ToolCall) -> ToolMessage:
-    text = "No result of this call is on record. It may or may not have taken effect; check before repeating it."
-    return ToolMessage(
-        id=f"msg_{call.id.removeprefix('call_')}",
-        tool_call_id=call.id,
-        tool_name=call.name,
-        status="outcome_unknown",
-        parts=(TextPart(text=text),),
-    )
-
-
 def _from_message(messages: Log[Message], message_id: str) -> list[Message]:
     """The messages from `message_id` on, never beginning with a result whose call was cut off.
 
@@ -627,11 +442,7 @@ _FOLDS: dict[str, Callable[[State, Any], Changes]] = {
     "turn.retried": _turn_retried,
     "turn.finished": _turn_finished,
     "message.created": _message_created,
-    "tool.call.created": _call_created,
-    "tool.approval_required": _approval_required,
-    "tool.approval_resolved": _approval_resolved,
-    "tool.call.running": _call_running,
-    "tool.call.completed": _call_completed,
+    **CALL_FOLDS,
     "artifact.created": _artifact,
     "artifact.updated": _artifact,
     "subagent.started": _subagent_started,

@@ -86,8 +86,42 @@ class Decision(Record):
     answers: tuple[LayerAnswer, ...] = ()
 
 
+class Question(Record):
+    """What an MCP server wants of a person before it goes on with a call.
+
+    The answer is an object that fits `answer_schema`; with a `url` there is none: the person goes there. `way` says how
+    the server hears of it: the call waits and lives (`held`), it is made once more with the answers, `request_id` and
+    `request_state` being the server's own words (`resend`), or it is made anew after the visit (`again`). `round`
+    counts the times that the call asked, from 1.
+    """
+
+    server: str = ""
+    message: str = ""
+    answer_schema: JsonObject | None = None
+    url: str | None = None
+    way: Literal["held", "resend", "again"] = "held"
+    round: int = 1
+    request_id: str = ""
+    request_state: str | None = None
+
+    @property
+    def blanks(self) -> tuple[tuple[str, JsonObject, bool], ...]:
+        """What is to be filled in: a name, the schema of its value, and whether it must be."""
+        schema = self.answer_schema or {}
+        properties, required = schema.get("properties"), schema.get("required")
+        if not isinstance(properties, dict):
+            return ()
+        must = {one for one in required if isinstance(one, str)} if isinstance(required, list) else set()
+        return tuple(
+            (name, about if isinstance(about, dict) else {}, name in must) for name, about in properties.items()
+        )
+
+
 class Approval(Record):
-    """An `ask` that waits for a person. `base` is the blob that `diff` was made from; times are RFC 3339."""
+    """An `ask` that waits for a person. `base` is the blob that `diff` was made from; times are RFC 3339.
+
+    With a `question` the call itself was allowed already; what waits is the answer to its server.
+    """
 
     id: str = ""
     run_id: str = ""
@@ -98,6 +132,7 @@ class Approval(Record):
     policy: Decision = Decision()
     diff: str | None = None
     base: str | None = None
+    question: Question | None = None
     requested_at: str = ""
     expires_at: str | None = None
 

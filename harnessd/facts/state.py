@@ -24,9 +24,11 @@ from harnessd.facts.run import (
     Decision,
     EndReason,
     Failure,
+    LayerAnswer,
     Mode,
     Parent,
     ProblemNote,
+    Question,
     Spent,
     SubagentRef,
     Todo,
@@ -44,11 +46,21 @@ class Answer(Record):
     base: str | None = None
 
 
+class QuestionAnswer(Record):
+    """What a person said to a server's question; `arguments` is the answer itself, if one was given."""
+
+    approval_id: str = ""
+    question: Question = Question()
+    outcome: Literal["allowed", "denied", "expired", "cancelled"] = "cancelled"
+    arguments: JsonObject | None = None
+    note: str = ""
+
+
 class OpenCall(Record):
     """A tool call of the present turn: asked for, waiting, running or finished.
 
     `created` is false while only the model's message speaks of it. `answer` is set once an approval of it was
-    resolved, `result` once it is finished.
+    resolved, `result` once it is finished; `answers` are those to the questions of its server, in order.
     """
 
     call: ToolCall = ToolCall()
@@ -61,8 +73,16 @@ class OpenCall(Record):
     status: Literal["pending", "waiting_approval", "running", "finished"] = "pending"
     decision: Decision | None = None
     answer: Answer | None = None
+    answers: tuple[QuestionAnswer, ...] = ()
     started_at: str = ""
     result: ToolMessage | None = None
+
+
+class Classified(Record):
+    """What a classifier answered in this run; `key` is a hash of all that it was shown."""
+
+    key: str = ""
+    answer: LayerAnswer = LayerAnswer()
 
 
 class ActiveRun(Record):
@@ -93,6 +113,7 @@ class ActiveRun(Record):
     turns_without_change: int = 0
     invalid_in_a_row: int = 0
     changed_in_turn: bool = False
+    classified: tuple[Classified, ...] = ()
 
 
 class LastRun(Record):
