@@ -1,12 +1,17 @@
 """Do the arguments of a call reach for something that no mode and no rule may open?"""
 
+import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from harnessd.facts.message import JsonObject
 from harnessd.facts.run import LayerAnswer, Mode
 from harnessd.home.secrets import SHORTEST
 from harnessd.permissions.call import EDITORS, GateCall, Target, changed_targets, effective_tier
+
+if TYPE_CHECKING:
+    from harnessd.permissions.shell import Judged
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +35,11 @@ def arguments_answer(call: GateCall, context: ArgumentsContext) -> LayerAnswer:
         for answer in answers:
             if answer.verdict == verdict:
                 return answer
+    return _nothing_against_it()
+
+
+@functools.cache
+def _nothing_against_it() -> LayerAnswer:
     return LayerAnswer(layer="arguments", verdict="none", reason="the arguments stay inside what is granted")
 
 
@@ -77,13 +87,29 @@ def check_secrets(call: GateCall, context: ArgumentsContext) -> LayerAnswer | No
 
 
 def check_shell(call: GateCall, context: ArgumentsContext) -> LayerAnswer | None:
-    """A command line is asked about: without its syntax tree nothing is known to be harmless.
+    """A command line is asked about unless it is known to read, or to be daily work inside work/.
 
-    Only `bypassPermissions` goes without that ask, which is what the mode is for; the sandbox holds there.
+    A call that names no command looks at or ends what the agent itself began. What is understood but not known to be
+    harmless is lifted by an allow rule, what is not understood by nothing but a person. Only `bypassPermissions` goes
+    without these asks, which is what the mode is for; the sandbox holds there.
     """
     if call.kind != "builtin" or call.own_name != "execute" or context.mode == "bypassPermissions":
         return None
-    return _ask("what a command line does is not known before it runs")
+    command = call.arguments.get("command")
+    if command is None and isinstance(call.arguments.get("job"), str):
+        return None
+    if not isinstance(command, str):
+        return _ask("it names no command")
+    from harnessd.permissions.shell import judge  # fifteen modules, which few starts need
+
+    judged = judge(command)
+    if judged.level == "unclear":
+        return _ask(judged.reason)
+    if judged.level == "unknown":
+        return LayerAnswer(layer="arguments", verdict="ask", reason=judged.reason)
+    if judged.level == "ordinary" and (program := _program_in(judged, context.programs)):
+        return _ask(f"{program}: tools.json has it run, so a change needs an approval")
+    return None
 
 
 CHECKS: tuple[Callable[[GateCall, ArgumentsContext], LayerAnswer | None], ...] = (
@@ -92,6 +118,16 @@ CHECKS: tuple[Callable[[GateCall, ArgumentsContext], LayerAnswer | None], ...] =
     check_secrets,
     check_shell,
 )
+
+
+def _program_in(judged: "Judged", programs: Iterable[str]) -> str:
+    """The first program of the home that a word of the line may mean; "" if there is none."""
+    named = (*judged.targets, *(word for command in judged.commands for word in command.words[1:]))
+    words = {f"/{word.text.removeprefix('./').rstrip('/')}" for word in named}
+    for program in programs:
+        if any(program.endswith(word) or f"{word}/" in program for word in words if len(word) > 1):
+            return program
+    return ""
 
 
 def _check_target(target: Target, call: GateCall) -> LayerAnswer | None:

@@ -37,11 +37,13 @@ class Target(Record):
 class GateCall(Record):
     """One tool call before anything has happened.
 
-    `tool` is the name offered to the model, `own_name` the name on its server (equal for built-ins and scripts).
+    `tool_call_id` is empty for a call that nobody makes, as when a decision is explained. `tool` is the name offered to
+    the model, `own_name` the name on its server (equal for built-ins and scripts).
     `origin_of_context` is the lowest origin in what the model has seen; `remote` says that the arguments leave this
     machine's trust (an MCP server not marked local).
     """
 
+    tool_call_id: str = ""
     tool: str
     own_name: str
     kind: ToolKind

@@ -58,9 +58,8 @@ async def decide(call: GateCall, context: GateContext) -> Decision:
     hooks = await _ask_hooks(call, context.hooks)
     before = (rules, mode, arguments, hooks)
     classifier = await _ask_classifier(call, context, before)
-    person = LayerAnswer(layer="person", verdict="none", reason="not asked yet")
     nobody = "mode dontAsk denies what would be asked" if "dontAsk" in context.modes else ""
-    return settle((*before, classifier, person), nobody_to_ask=nobody)
+    return settle((*before, classifier, _silent("person", "not asked yet")), nobody_to_ask=nobody)
 
 
 def settle(answers: tuple[LayerAnswer, ...], *, nobody_to_ask: str = "") -> Decision:
@@ -114,9 +113,10 @@ def _decision(verdict: Verdict, by: LayerAnswer, answers: tuple[LayerAnswer, ...
 
 
 def _rules(call: GateCall, context: GateContext) -> LayerAnswer:
-    session = RuleSet(source="session", allow=context.session_allowed)
-    sweeping = context.ceiling == "bypassPermissions"
-    return rules_answer(call, (*context.rules, session), context.known_tools, sweeping=sweeping)
+    rules, allowed = context.rules, context.session_allowed
+    if allowed:
+        rules = (*rules, RuleSet(source="session", allow=allowed))
+    return rules_answer(call, rules, context.known_tools, sweeping=context.ceiling == "bypassPermissions")
 
 
 def _arguments_context(context: GateContext) -> ArgumentsContext:
@@ -131,7 +131,7 @@ def _arguments_context(context: GateContext) -> ArgumentsContext:
 async def _ask_hooks(call: GateCall, hooks: tuple[Hook, ...]) -> LayerAnswer:
     """All programs at once; the strictest answer, the first of equals."""
     if not hooks:
-        return LayerAnswer(layer="hooks", verdict="none", reason="the operator has no before_tool program")
+        return _silent("hooks", "the operator has no before_tool program")
     answers: list[LayerAnswer | None] = [None] * len(hooks)
 
     async def ask(at: int, hook: Hook) -> None:
@@ -148,10 +148,10 @@ async def _ask_hooks(call: GateCall, hooks: tuple[Hook, ...]) -> LayerAnswer:
 async def _ask_classifier(call: GateCall, context: GateContext, before: tuple[LayerAnswer, ...]) -> LayerAnswer:
     """Asks it only where its answer can matter; otherwise says why not."""
     if not wants_classifier(call, context.modes):
-        return _unasked("the mode does not leave this call to it")
+        return _silent("classifier", "the mode does not leave this call to it")
     settled = settle(before)
     if settled.verdict == "deny" or settled.layer != "mode":
-        return _unasked(f"not asked, since {settled.layer} decided: {settled.reason}")
+        return _silent("classifier", f"not asked, since {settled.layer} decided: {settled.reason}")
     if context.classifier is None:
         return LayerAnswer(layer="classifier", verdict="ask", reason="there is no classifier, so a person is asked")
     seen = build_classifier_input(context.request, call)
@@ -176,5 +176,7 @@ async def _guarded(
         return LayerAnswer(layer=layer, verdict="ask", reason=reason, safety=True)
 
 
-def _unasked(reason: str) -> LayerAnswer:
-    return LayerAnswer(layer="classifier", verdict="none", reason=reason)
+@functools.lru_cache(maxsize=256)
+def _silent(layer: Layer, reason: str) -> LayerAnswer:
+    """Kept, since nearly every call hears the same."""
+    return LayerAnswer(layer=layer, verdict="none", reason=reason)

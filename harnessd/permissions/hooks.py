@@ -1,21 +1,18 @@
 """How does an operator's own program have a say before a tool runs?"""
 
-import contextlib
-import os
-import signal
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from subprocess import PIPE
 from typing import Literal
 
 import anyio
 import orjson
-from anyio.abc import ByteReceiveStream, Process
 
 from harnessd.facts.base import Record
 from harnessd.facts.run import LayerAnswer
 from harnessd.permissions.call import GateCall
 from harnessd.permissions.pattern import BadRule, match, parse_rule
+from harnessd.sandbox.outcome import Unavailable
+from harnessd.sandbox.program import Ended, run_program
 
 Hook = Callable[[GateCall], Awaitable[LayerAnswer]]
 """Answers for the layer `hooks`. Whatever it raises means a safety ask."""
@@ -49,78 +46,40 @@ class ProgramHook:
 
     async def __call__(self, call: GateCall) -> LayerAnswer:
         """The program's answer to `call`."""
-        name = self.command[0] if self.command else "(no command)"
-        if not _concerns(self.matching, call):
+        name = self.name
+        if not self.concerns(call):
             return _answer("none", f"{name} is not asked about this tool")
         try:
             with anyio.fail_after(self.timeout):
-                code, out, err = await _run(self, orjson.dumps(call.model_dump(mode="json", by_alias=True)))
+                told = orjson.dumps(call.model_dump(mode="json", by_alias=True))
+                ended = await run_program(self.command, told, environment=self.environment, folder=self.folder)
         except TimeoutError:
             return _answer("ask", f"{name} gave no answer within {self.timeout:g} s")
         except (OSError, ValueError) as error:
             return _answer("ask", f"{name} could not be run: {error}")
-        return _read_reply(name, code, out, err)
+        if isinstance(ended, Unavailable):
+            return _answer("ask", f"{name} could not be run: {ended.message}")
+        return _read_reply(name, ended)
+
+    @property
+    def name(self) -> str:
+        """What it is called in answers."""
+        return self.command[0] if self.command else "(no command)"
+
+    def concerns(self, call: GateCall) -> bool:
+        """Whether it is asked about `call`."""
+        if self.matching is None:
+            return True
+        rule = parse_rule(self.matching)
+        return isinstance(rule, BadRule) or match(rule, call, {}, "deny") != "no"
 
 
-def _concerns(matching: str | None, call: GateCall) -> bool:
-    if matching is None:
-        return True
-    rule = parse_rule(matching)
-    return isinstance(rule, BadRule) or match(rule, call, {}, "deny") != "no"
-
-
-async def _run(hook: ProgramHook, stdin: bytes) -> tuple[int, bytes, bytes]:
-    """Runs the program in a process group of its own, which is gone when this returns, also when it is cancelled."""
-    if not hook.command:
-        raise ValueError("no command is given")
-    process = await anyio.open_process(
-        list(hook.command),
-        stdin=PIPE,
-        stdout=PIPE,
-        stderr=PIPE,
-        cwd=hook.folder,
-        env=dict(hook.environment),
-        start_new_session=True,
-    )
-    output = {"out": b"", "err": b""}
-    try:
-        async with anyio.create_task_group() as group:
-            group.start_soon(_feed, process, stdin)
-            group.start_soon(_collect, process.stdout, output, "out")
-            group.start_soon(_collect, process.stderr, output, "err")
-        code = await process.wait()
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        with anyio.CancelScope(shield=True):
-            await process.aclose()
-    return code, output["out"], output["err"]
-
-
-async def _feed(process: Process, stdin: bytes) -> None:
-    if process.stdin is None:
-        return
-    with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError, ConnectionError):
-        await process.stdin.send(stdin)  # a program need not read what it is told
-    with contextlib.suppress(ConnectionError, anyio.BrokenResourceError):
-        await process.stdin.aclose()
-
-
-async def _collect(stream: ByteReceiveStream | None, output: dict[str, bytes], name: str) -> None:
-    """Reads to the end, keeps the first 64 KiB."""
-    if stream is None:
-        return
-    with contextlib.suppress(anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError):
-        while True:
-            chunk = await stream.receive()
-            output[name] = (output[name] + chunk)[: _MOST_OUTPUT + 1]
-
-
-def _read_reply(name: str, code: int, out: bytes, err: bytes) -> LayerAnswer:
-    if code == 2:
-        return _answer("deny", err.decode(errors="replace").strip()[:2000] or f"{name} denies it")
-    if code != 0:
-        return _answer("ask", f"{name} failed with exit code {code}")
+def _read_reply(name: str, ended: Ended) -> LayerAnswer:
+    out = ended.output
+    if ended.status == 2:
+        return _answer("deny", ended.errors.decode(errors="replace").strip()[:2000] or f"{name} denies it")
+    if ended.status != 0:
+        return _answer("ask", f"{name} failed with exit code {ended.status}")
     if not out.strip():
         return _answer("none", f"{name} has no objection")
     try:

@@ -1,5 +1,6 @@
 """How strict is each mode: the one table, and what follows from it."""
 
+import functools
 from collections.abc import Iterable, Mapping
 from typing import Literal
 
@@ -23,6 +24,15 @@ _CELLS: tuple[tuple[Mode, tuple[Cell, Cell, Cell, Cell, Cell]], ...] = (
 TABLE: Mapping[Mode, Mapping[Row, Cell]] = {mode: dict(zip(ROWS, cells, strict=True)) for mode, cells in _CELLS}
 WIDTH: tuple[Mode, ...] = tuple(mode for mode, _ in _CELLS)
 """The modes from the narrowest to the widest, as far as one order can say it (see `under_ceiling`)."""
+
+ROW_NAMES: Mapping[Row, str] = {
+    "reader": "calls that only read",
+    "auto_edit": "edits of files that are open to the agent",
+    "root_edit": "edits inside work/ and the granted folders",
+    "writer": "calls that may change something",
+    "ask_tier": "changes of files that need an approval",
+}
+"""What each column of DESIGN §6 is called in reasons and on screens."""
 
 
 def narrower(one: Mode, other: Mode) -> Mode:
@@ -67,16 +77,16 @@ def mode_answer(call: GateCall, modes: Iterable[Mode], allow_rule: bool) -> Laye
     for verdict in ("deny", "ask"):
         for cell, mode in resolved:
             if cell == verdict:
-                return LayerAnswer(layer="mode", verdict=verdict, reason=_reason(mode, row, verdict))
+                return _answer(mode, row, verdict)
     for cell, mode in resolved:
         if cell == "classifier":
             return LayerAnswer(
-                layer="mode", verdict="none", reason=f"mode {mode} leaves {_ROW_NAMES[row]} to the classifier"
+                layer="mode", verdict="none", reason=f"mode {mode} leaves {ROW_NAMES[row]} to the classifier"
             )
     if not resolved:
         return LayerAnswer(layer="mode", verdict="ask", reason="no mode is set")
     mode = min((mode for _, mode in resolved), key=WIDTH.index)
-    return LayerAnswer(layer="mode", verdict="allow", reason=_reason(mode, row, "allow"))
+    return _answer(mode, row, "allow")
 
 
 def wants_classifier(call: GateCall, modes: Iterable[Mode]) -> bool:
@@ -85,16 +95,11 @@ def wants_classifier(call: GateCall, modes: Iterable[Mode]) -> bool:
     return any(TABLE[mode][row] == "classifier" for mode in modes)
 
 
-_ROW_NAMES: Mapping[Row, str] = {
-    "reader": "calls that only read",
-    "auto_edit": "edits of files that are open to the agent",
-    "root_edit": "edits inside work/ and the granted folders",
-    "writer": "calls that may change something",
-    "ask_tier": "changes of files that need an approval",
-}
 _VERBS = {"allow": "allows", "ask": "asks about", "deny": "denies"}
 
 
-def _reason(mode: Mode, row: Row, verdict: Literal["allow", "ask", "deny"]) -> str:
+@functools.cache
+def _answer(mode: Mode, row: Row, verdict: Literal["allow", "ask", "deny"]) -> LayerAnswer:
     unless = " without an allow rule" if verdict == "deny" and TABLE[mode][row] == "allow_rule" else ""
-    return f"mode {mode} {_VERBS[verdict]} {_ROW_NAMES[row]}{unless}"
+    reason = f"mode {mode} {_VERBS[verdict]} {ROW_NAMES[row]}{unless}"
+    return LayerAnswer(layer="mode", verdict=verdict, reason=reason)

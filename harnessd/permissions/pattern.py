@@ -97,9 +97,9 @@ def match(rule: Rule, call: GateCall, names: Mapping[str, tuple[str, ...]], verd
     """Whether `rule`, which stands in the list `verdict`, is about `call`.
 
     `names` maps a tool's own name to the names under which it is offered (a built-in's and a script's is its own).
-    An `allow` is read narrowly, `ask` and `deny` widely: an allow needs every changed path to match and a command
-    without shell syntax, a deny is content with one path or one command of a line. `ambiguous` comes only from an
-    `allow` with a bare name that several servers have.
+    An `allow` is read narrowly, `ask` and `deny` widely: an allow needs every changed path to match and every
+    simple command of a line that does more than read, a deny is content with one path or one command. `ambiguous`
+    comes only from an `allow` with a bare name that several servers have.
     """
     by_name = names_tool(rule, call.tool, call.own_name, call.kind == "mcp", names, verdict)
     if by_name == "yes" and verdict == "allow" and not _same_server(rule, call):
@@ -152,7 +152,11 @@ _NAMING_ARGUMENT = {"skill": "name", "delegate": "agent", "run_graph": "name"}
 def _spec_matches(rule: Rule, spec: str, call: GateCall, verdict: Verdict) -> bool:
     if call.kind == "builtin" and call.own_name == "execute":
         command = call.arguments.get("command")
-        return isinstance(command, str) and _command_matches(spec, command, verdict)
+        if not isinstance(command, str):
+            return False
+        from harnessd.permissions.commands import allowed_by, meant_by  # with the judge, which few starts need
+
+        return bool(allowed_by((spec,), command)) if verdict == "allow" else meant_by(spec, command)
     if call.targets:
         changed = changed_targets(call) if rule.name in {"write", "edit"} else ()
         hits = [_path_matches(spec, target, verdict) for target in changed or call.targets]
@@ -162,34 +166,6 @@ def _spec_matches(rule: Rule, spec: str, call: GateCall, verdict: Verdict) -> bo
         value = call.arguments.get(argument) if argument else None
         return isinstance(value, str) and _glob_matches(spec, value)
     return any(isinstance(value, str) and _glob_matches(spec, value) for value in call.arguments.values())
-
-
-_PLAIN_COMMAND = re.compile(r"[A-Za-z0-9 _./:=@%+,-]*")
-_SEPARATORS = re.compile(r"[;&|\n\r(){}`<>]")
-_ASSIGNMENTS = re.compile(r"(?:\s*[A-Za-z_][A-Za-z0-9_]*=\S*\s+)*")
-
-
-def _command_matches(spec: str, command: str, verdict: Verdict) -> bool:
-    """Whether the command is what the spec names: exactly, by prefix (`git status:*`) or by `*`.
-
-    Until the shell's syntax tree is read, an allow takes only commands without any shell syntax.
-    """
-    if verdict == "allow":
-        return _PLAIN_COMMAND.fullmatch(command) is not None and _one_command_matches(spec, command)
-    return any(
-        _one_command_matches(spec, _ASSIGNMENTS.sub("", part, count=1))
-        for part in (command, *_SEPARATORS.split(command))
-    )
-
-
-def _one_command_matches(spec: str, command: str) -> bool:
-    words = " ".join(command.split())
-    if spec.endswith(":*"):
-        prefix = " ".join(spec[:-2].split())
-        return words == prefix or words.startswith(prefix + " ")
-    if spec.endswith(" *") and words == spec[:-2]:
-        return True
-    return _wildcard(" ".join(spec.split())).fullmatch(words) is not None
 
 
 def _path_matches(spec: str, target: Target, verdict: Verdict) -> bool:

@@ -95,6 +95,12 @@ def bad_rules(rules: RuleSet) -> tuple[BadRule, ...]:
     return tuple(rule for rule in parsed if isinstance(rule, BadRule))
 
 
+def unreadable(rule: str) -> str | None:
+    """Why a rule can't be read, for `lint`; None if it can."""
+    parsed = parse_rule(rule)
+    return parsed.reason if isinstance(parsed, BadRule) else None
+
+
 def rule_for(call: GateCall) -> str | None:
     """The narrowest allow rule that lets the same kind of call through again; None if a rule can't say it.
 
@@ -102,6 +108,8 @@ def rule_for(call: GateCall) -> str | None:
     """
     if call.kind != "builtin":
         return call.tool
+    if call.own_name == "connect":
+        return None  # it was one look at one address; a rule for the tool would open every other one
     if call.own_name == "execute":
         command = call.arguments.get("command")
         text = f"execute({command})" if isinstance(command, str) else ""
@@ -131,7 +139,28 @@ def _first(
             if found == "ambiguous" and ambiguous is None:
                 reason = f"the rule {rule.text!r} could mean the tool of more than one server; write mcp__server__tool"
                 ambiguous = _answer("ask", rule, reason)
-    return ambiguous
+    return ambiguous or (_together(call, sets) if verdict == "allow" else None)
+
+
+def _together(call: GateCall, sets: Iterable[RuleSet]) -> LayerAnswer | None:
+    """The allow of a line whose commands are allowed by several rules: none of them means the whole line."""
+    rules = [rule for one in sets for rule in map(parse_rule, one.allow) if isinstance(rule, Rule)]
+    used = _line_rules(call, rules)
+    if not used:
+        return None
+    texts = " and ".join(repr(rule.text) for rule in used)
+    return _answer("allow", used[0], f"the rules {texts} say allow, each of a part of the line")
+
+
+def _line_rules(call: GateCall, rules: Iterable[Rule], *, reads_pass: bool = True) -> list[Rule]:
+    """Of the rules on `execute(…)`, those that together mean the whole command line; empty if they do not."""
+    command = call.arguments.get("command")
+    if call.kind != "builtin" or call.own_name != "execute" or not isinstance(command, str):
+        return []
+    from harnessd.permissions.commands import allowed_by  # with the judge, which few starts need
+
+    by_spec = {rule.spec: rule for rule in rules if rule.name == "execute" and rule.spec is not None}
+    return [by_spec[spec] for spec in allowed_by(tuple(by_spec), command, reads_pass=reads_pass)]
 
 
 def _outside(call: GateCall, sets: Iterable[RuleSet], names: Mapping[str, tuple[str, ...]]) -> LayerAnswer | None:
@@ -139,15 +168,18 @@ def _outside(call: GateCall, sets: Iterable[RuleSet], names: Mapping[str, tuple[
     for rules in sets:
         about = [rule for rule in map(parse_rule, rules.only) if _is_about(rule, call)]
         bare = any(isinstance(rule, Rule) and rule.spec is None for rule in about)
-        if (
-            about
-            and not bare
-            and not any(isinstance(r, Rule) and match(r, call, names, "allow") == "yes" for r in about)
-        ):
+        if about and not bare and not _grants(about, call, names):
             texts = " or ".join(rule.text for rule in about)
             reason = f"of {call.own_name} this agent may use only {texts}"
             return LayerAnswer(layer="rules", verdict="deny", reason=reason, rule=about[0].text)
     return None
+
+
+def _grants(about: Iterable[Rule | BadRule], call: GateCall, names: Mapping[str, tuple[str, ...]]) -> bool:
+    rules = [rule for rule in about if isinstance(rule, Rule)]
+    if call.kind == "builtin" and call.own_name == "execute":
+        return bool(_line_rules(call, rules, reads_pass=False))
+    return any(match(rule, call, names, "allow") == "yes" for rule in rules)
 
 
 def _is_about(rule: Rule | BadRule, call: GateCall) -> bool:

@@ -59,7 +59,7 @@ def test_w3_arguments_of_any_depth_are_searched():
     assert arguments_answer(call, ArgumentsContext(secret_values=(SECRET,))).verdict == "deny"
 
 
-@pytest.mark.parametrize("command", ["ls", "rm -rf /", "", None, "echo \u202e"])
+@pytest.mark.parametrize("command", ["eval ls", "ls & $x", "", None, "echo \u202e"])
 @pytest.mark.parametrize("mode", ["plan", "default", "acceptEdits", "auto", "dontAsk", "bypassPermissions"])
 async def test_p1_no_command_runs_unasked_in_any_mode_but_bypass(command, mode):
     call = builtin("execute", command=command)
@@ -70,7 +70,8 @@ async def test_p1_no_command_runs_unasked_in_any_mode_but_bypass(command, mode):
 
 
 async def test_p1_bypass_below_a_ceiling_does_not_lift_the_shells_ask():
-    decision = await decide(builtin("execute", command="ls"), GateContext(mode="bypassPermissions", ceiling="auto"))
+    context = GateContext(mode="bypassPermissions", ceiling="auto")
+    decision = await decide(builtin("execute", command="eval ls"), context)
     assert decision.verdict == "ask"
 
 

@@ -167,7 +167,7 @@ async def test_p3_a_call_that_cannot_be_shown_whole_is_asked_about():
         (WRITER, GateContext(mode="auto", rules=(RuleSet(deny=("create_issue",)),))),
         (WRITER, GateContext(mode="auto", rules=(RuleSet(ask=("create_issue",)),))),
         (WRITER, GateContext(mode="auto", rules=(RuleSet(allow=(WRITER.tool,)),))),
-        (builtin("execute", command="ls"), GateContext(mode="auto")),
+        (builtin("execute", command="eval ls"), GateContext(mode="auto")),
     ],
 )
 async def test_p3_the_classifier_is_asked_only_where_it_can_matter(call, context):
@@ -190,7 +190,7 @@ async def test_p1_a_classifier_that_fails_means_ask(verdict):
 
 
 async def test_p1_a_yes_of_the_classifier_does_not_lift_the_shells_ask():
-    decision = await decide(builtin("execute", command="ls"), GateContext(mode="auto", classifier=yes))
+    decision = await decide(builtin("execute", command="eval ls"), GateContext(mode="auto", classifier=yes))
     assert (decision.verdict, decision.layer) == ("ask", "arguments")
 
 

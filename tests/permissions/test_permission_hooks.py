@@ -1,6 +1,8 @@
 """The operator's before_tool programs: their answers, their failures, their end."""
 
 import os
+import select
+import subprocess
 import sys
 from pathlib import Path
 
@@ -34,7 +36,7 @@ def python(code: str, **settings) -> ProgramHook:
         ("import sys; print('never', file=sys.stderr); sys.exit(2)", "deny", "never"),
         ("import sys; sys.exit(2)", "deny", "denies"),
         ('import sys; print(\'{"decision": "allow"}\'); sys.exit(1)', "ask", "exit code 1"),
-        ("import os; os.kill(os.getpid(), 9)", "ask", "exit code -9"),
+        ("import os; os.kill(os.getpid(), 9)", "ask", "exit code 137"),
         ("import sys; sys.stdin.close()", "none", "no objection"),
     ],
 )
@@ -78,6 +80,41 @@ async def test_f5_a_program_that_does_not_answer_is_ended_with_its_children(tmp_
     (answer,) = answers
     assert (answer.verdict, answer.safety) == ("ask", True)
     assert "within 3 s" in answer.reason
+
+
+ASK = """
+import sys, anyio
+from harnessd.permissions.hooks import ProgramHook
+from tests.permissions.calls import WRITER
+
+anyio.run(ProgramHook(command=("sh", "-c", sys.argv[1]), timeout=60.0), WRITER)
+"""
+HOLDS = {
+    "itself": "exec 9>{fifo}; echo up >&9; exec sleep 600",
+    "a child": "sh -c 'exec 9>{fifo}; echo up >&9; sleep 600' & wait",
+    "a session of its own": "setsid sh -c 'exec 9>{fifo}; echo up >&9; sleep 600' & wait",
+    "an orphan": "(setsid sh -c 'trap \"\" TERM; exec 9>{fifo}; echo up >&9; sleep 600' &) ; sleep 600",
+}
+
+
+@pytest.mark.parametrize("who", HOLDS)
+def test_o2_a_killed_daemon_leaves_nothing_of_a_program(tmp_path: Path, who: str) -> None:
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    asks = subprocess.Popen([sys.executable, "-c", ASK, HOLDS[who].format(fifo=fifo)], env=env)
+    with asks, fifo.open("rb", buffering=0) as held:
+        assert held.read(3) == b"up\n"
+        asks.kill()
+        ended, _, _ = select.select([held], [], [], 3.0)  # its end closes the fifo
+        assert ended
+
+
+async def test_f5_a_program_that_leaves_a_process_behind_is_heard_at_its_own_end() -> None:
+    with anyio.fail_after(10):
+        hook = ProgramHook(command=("sh", "-c", "setsid sleep 600 & echo no >&2; exit 2"), timeout=20.0)
+        answer = await hook(WRITER)
+    assert (answer.verdict, answer.reason) == ("deny", "no")
 
 
 @pytest.mark.parametrize("command", [("/no/such/program",), (), ("\0",)])

@@ -97,9 +97,9 @@ ROWS = [
     ("execute(git status:*)", run("git status\nrm -rf /"), "no", "yes", "yes"),
     ("execute(git status:*)", run("git status $(rm x)"), "no", "yes", "yes"),
     ("execute(git status:*)", run("git status > AGENTS.md"), "no", "yes", "yes"),
-    ("execute(rm:*)", run("cd x && rm -rf y"), "no", "yes", "yes"),
+    ("execute(rm:*)", run("cd x && rm -rf y"), "yes", "yes", "yes"),
     ("execute(rm:*)", run("A=1 rm -rf y"), "no", "yes", "yes"),
-    ("execute(rm:*)", run("echo `rm y`"), "no", "yes", "yes"),
+    ("execute(rm:*)", run("echo `rm y`"), "yes", "yes", "yes"),
     ("execute(npm run *)", run("npm run build"), "yes", "yes", "yes"),
     ("execute(npm run *)", run("npm run"), "yes", "yes", "yes"),
     ("execute(npm test)", run("npm test"), "yes", "yes", "yes"),
@@ -221,7 +221,7 @@ def test_h5_without_a_valid_tools_file_only_builtin_readers_are_offered():
         (WRITER, WRITER.tool),
         (script("deploy"), "deploy"),
         (run("git status -s"), "execute(git status -s)"),
-        (run("git status; rm x"), None),
+        (run("git status; rm x"), "execute(git status; rm x)"),
         (run("git status:*"), None),
         (ROOT_EDIT, "write(work/x.txt)"),
         (builtin("write", target("/srv/a b.py", within="workdir")), "write(/srv/a b.py)"),
@@ -230,6 +230,7 @@ def test_h5_without_a_valid_tools_file_only_builtin_readers_are_offered():
         (builtin("write", target("work/a ")), None),
         (REMEMBER, "remember(MEMORY.md)"),
         (builtin("delegate", agent="explore"), "delegate"),
+        (builtin("connect", action="try", url="https://a.example"), None),
     ],
 )
 def test_p1_an_answer_for_the_session_grants_no_more_than_was_asked(call, wanted):
