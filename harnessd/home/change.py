@@ -92,6 +92,26 @@ def apply(operation: Operation, raw: bytes | None, entries: Entries) -> bytes | 
             return _on_text(raw, lambda known: entries.remove(known, match))
 
 
+def smallest_edit(before: bytes, after: bytes) -> EditFile | PutFile:
+    """The change from `before` to `after` as one replacement of whole lines, which also fits a text that differs
+    elsewhere; a put where that can't be said. Both are UTF-8.
+    """
+    old, new = before.decode(), after.decode()
+    most = min(len(old), len(new))
+    start = next((at for at in range(most) if old[at] != new[at]), most)
+    same = next((at for at in range(most - start) if old[-1 - at] != new[-1 - at]), most - start)
+    end = len(old) - same
+    while True:
+        start = old.rfind("\n", 0, max(start, 0)) + 1
+        end = old.find("\n", end) + 1 or len(old)
+        passage = old[start:end]
+        if passage and old.count(passage) == 1 and old.find(passage) == start:
+            return EditFile(((passage, new[start : len(new) - (len(old) - end)]),))
+        if start == 0 and end == len(old):
+            return PutFile(after)
+        start -= 1
+
+
 def _edit(replacements: tuple[tuple[str, str], ...], raw: bytes | None) -> bytes | DoesNotFit:
     if raw is None:
         return DoesNotFit("there is no such file")

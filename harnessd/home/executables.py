@@ -47,7 +47,7 @@ def as_foreign(definition: Definition) -> Definition:
         severity="error",
         message="this home came from elsewhere and is not trusted, so its header does not grant "
         + ", ".join(f"{one.kind} {one.command}" for one in granted),
-        fix="look at it, then run: harnessd trust",
+        fix="look at it, then run: harnessd trust AGENT",
     )
     return replace(definition, settings=narrowed, problems=(*definition.problems, told))
 

@@ -5,7 +5,8 @@ JSON is an error with line and column. A key given twice is an error: nobody kno
 """
 
 import json
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +28,10 @@ class JsonText:
     def offset(self, path: Sequence[str | int]) -> int:
         """Where in the text the value at `path` begins, or the nearest value around it."""
         return _locate(self.text, path)
+
+    def members(self, path: Sequence[str | int]) -> list[tuple[int, int]]:
+        """Start and end in the text of each member of the object or list at `path`; of an object with its key."""
+        return _members(self.text, self.offset(path))
 
 
 def read_json(text: str, path: str) -> JsonText | Problem:
@@ -52,6 +57,15 @@ def read_json(text: str, path: str) -> JsonText | Problem:
         line, column = _line_column(text, comma)
         problems.append(_notice(path, line, column, "json-comma", "JSON has no trailing commas; passed over"))
     return JsonText(value, plain, tuple(problems))
+
+
+def inserted(text: str, at: int, item: str, *, first_of: Sequence[object] | Mapping[str, object]) -> str:
+    """`text` with `item` before what the list or object holds that was opened just before `at`, laid out like it."""
+    if not first_of:
+        return text[:at] + item + text[at:]
+    layout = re.match(r"\s*", text[at:])
+    space = layout.group() if layout else ""
+    return f"{text[:at]}{space}{item},{'' if space else ' '}{text[at:]}"
 
 
 class _DuplicateKeyError(Exception):
@@ -138,6 +152,22 @@ def _locate(text: str, path: Sequence[str | int]) -> int:
             break
         position = found
     return position
+
+
+def _members(text: str, offset: int) -> list[tuple[int, int]]:
+    decoder = json.JSONDecoder()
+    is_object, at = text[offset] == "{", _skip(text, offset + 1)
+    found = []
+    while text[at] not in "}]":
+        start = at
+        if is_object:
+            _, at = decoder.raw_decode(text, at)
+            at = _skip(text, _skip(text, at) + 1)
+        _, at = decoder.raw_decode(text, at)
+        found.append((start, at))
+        at = _skip(text, at)
+        at = _skip(text, at + 1) if text[at] == "," else at
+    return found
 
 
 def _skip(text: str, position: int) -> int:

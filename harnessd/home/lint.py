@@ -4,21 +4,17 @@ import re
 
 from harnessd.home.decode import decode
 from harnessd.home.definition import Definition, Files
+from harnessd.home.lint_descriptions import about_description
+from harnessd.home.lint_tools import Unreadable, lint_tools
 from harnessd.home.memory import normalised, parse_memory
 from harnessd.home.problem import Problem
 from harnessd.home.reader import DefinitionReader
 from harnessd.home.secrets import find_secrets
 from harnessd.home.skills import Skill
-from harnessd.home.subagents import Subagent
 
 BODY_LINES = 500
 """Lines of a skill's body above which the Agent Skills format advises to split it."""
 
-_WHEN = re.compile(
-    r"\b(?:when|whenever|if|before|after|during|while|for|on|use it|use this|use to)\b|时|時|とき|場合|"
-    r"\b(?:wenn|falls|bei|quand|lorsque|cuando|quando|когда)\b",
-    re.IGNORECASE,
-)
 _SCANNED = (
     ".md",
     ".json",
@@ -37,18 +33,22 @@ _SCANNED = (
 _ORDER = {"error": 0, "warning": 1, "notice": 2}
 
 
-def lint_files(files: Files, definition: Definition | None = None) -> tuple[Problem, ...]:
+def lint_files(
+    files: Files, definition: Definition | None = None, *, unreadable: Unreadable = lambda _rule: None
+) -> tuple[Problem, ...]:
     """Every finding in the home's definition files, sorted by file and line, the gravest of a line first.
 
-    `definition` saves reading `files` again. Reads every text file, so it is not for the path of a call.
+    `definition` saves reading `files` again. `unreadable` says why a rule can't be read.
+    Reads every text file, so it is not for the path of a call.
     """
     definition = definition or DefinitionReader().read(files)
     problems = list(definition.problems)
     for skill in definition.skills:
-        problems += _about_description(skill, "skill")
+        problems += about_description(skill.description, "skill", skill.path, 1)
         problems += _about_length(skill)
     for subagent in definition.subagents:
-        problems += _about_description(subagent, "subagent")
+        problems += about_description(subagent.description, "subagent", subagent.path, 1)
+    problems += lint_tools(files, definition, unreadable)
     problems += _about_memory(definition.memory, "MEMORY.md", definition)
     for path in sorted(files.blobs):
         problems += _about_secrets(files, path)
@@ -65,20 +65,6 @@ def lint_files(files: Files, definition: Definition | None = None) -> tuple[Prob
         ),
     )
     return tuple(ordered)
-
-
-def _about_description(entry: Skill | Subagent, what: str) -> list[Problem]:
-    if not entry.description or _WHEN.search(entry.description):
-        return []
-    return [
-        Problem(
-            path=entry.path,
-            line=1,
-            code="description-when",
-            message=f"the description does not say when to use this {what}; the model chooses by it",
-            fix="add a sentence: Use when …",
-        )
-    ]
 
 
 def _about_length(skill: Skill) -> list[Problem]:

@@ -2,29 +2,25 @@
 
 import hashlib
 import re
-from collections.abc import Collection
 
 NAME_LIMIT = 64
+_DIGITS = 10
 
 
-def mcp_tool_name(server: str, tool: str, taken: Collection[str] = ()) -> str:
-    """`mcp__<server>__<tool>` in at most 64 of `[A-Za-z0-9_-]`; the same whatever the order of servers.
+def mcp_tool_name(server: str, tool: str) -> str:
+    """`mcp__<server>__<tool>` in at most 64 of `[A-Za-z0-9_-]`; it depends on nothing but these two.
 
-    A name that had to be changed or shortened, or that could also be read as another server and tool, ends in
-    a hash of both, so two pairs never share a name by accident. `taken` (names already given to other pairs)
-    guards against a server that forges such a name.
+    A name that had to be changed or shortened, that could also be read as another server and tool, or that looks
+    as if it had been changed already, ends in a hash of both. So no two pairs share a name, whoever starts first.
     """
     plain = f"mcp__{server}__{tool}"
     clear = "__" not in server and not server.startswith("_") and not server.endswith("_")
     fits = len(plain) <= NAME_LIMIT and re.fullmatch(r"[A-Za-z0-9_-]+", plain) is not None
-    if clear and fits and server and tool and plain not in taken:
+    forged = re.search(rf"-[0-9a-f]{{{_DIGITS}}}\Z", plain) is not None
+    if clear and fits and server and tool and not forged:
         return plain
     digest = hashlib.sha256(f"{server}\0{tool}".encode("utf-8", "surrogatepass")).hexdigest()
-    for length in (8, 16, 32):
-        name = _shortened(server, tool, digest[:length])
-        if name not in taken:
-            return name
-    return name
+    return _shortened(server, tool, digest[:_DIGITS])
 
 
 def _shortened(server: str, tool: str, suffix: str) -> str:

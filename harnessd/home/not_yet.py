@@ -7,7 +7,6 @@ from harnessd.home.problem import Problem
 def not_run_yet(definition: Definition) -> tuple[Problem, ...]:
     """One problem for each such part, so that nobody waits for what will not happen."""
     declared = (
-        ("tools.json", "scripts are declared here; they are not run yet", definition.tools.scripts),
         ("AGENTS.md", "a schedule is declared here; it is not run yet", definition.settings.schedule),
         ("graphs", "graphs are declared here; they are not run yet", definition.graphs),
     )

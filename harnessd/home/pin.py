@@ -57,8 +57,9 @@ class Pinner:
 
     `invalid(path, raw, committed)` says what is wrong with a file; `trusted_link(path)` whether the operator
     lets that link leave the home. A file that vanished is looked for again after `breathe()`: some editors
-    save by moving the old file away first, and a deny list must not be gone for that moment. Safe to call
-    from several threads. Never starts a process.
+    save by moving the old file away first, and a deny list must not be gone for that moment. With `keep` False
+    nothing is written: no pin is stored, and a change that was interrupted is left to others to finish. Safe to
+    call from several threads. Never starts a process.
     """
 
     def __init__(
@@ -68,8 +69,9 @@ class Pinner:
         invalid: Invalid,
         trusted_link: Callable[[str], bool] = lambda _path: False,
         breathe: Callable[[], None] = lambda: time.sleep(0.05),
+        keep: bool = True,
     ) -> None:
-        self._home, self._invalid, self._breathe = home, invalid, breathe
+        self._home, self._invalid, self._breathe, self._keeps = home, invalid, breathe, keep
         self._lock = threading.RLock()
         self._scanner = Scanner(home.path, trusted_link)
         self._last: tuple[Head, Scan, Pinned] | None = None
@@ -106,7 +108,7 @@ class Pinner:
             if self._opened != _identity(self._store.git_dir):
                 self._store.close()
                 self._attach()
-            if is_interrupted(self._store.git_dir):
+            if self._keeps and is_interrupted(self._store.git_dir):
                 finish_interrupted(self._home, self._store)
             head = self._store.head()
             scan = self._scan()
@@ -186,6 +188,8 @@ class Pinner:
             ),
         )
         pinned = Pinned(pin, used, tuple(problems), self._load)
+        if not self._keeps:
+            return pinned
         try:
             self._keep(tree, trees, raw, {path: blob for path, blob in used.items() if path in verdicts})
         except HarnessdError as error:

@@ -20,13 +20,20 @@ class PortraitEntry(Record):
 
 
 class PortraitServer(Record):
-    """An MCP server as declared; `target` is its command or URL with its `${VARIABLES}` as written."""
+    """An MCP server as declared; `target` is its command or URL with its `${VARIABLES}` as written.
+
+    `status` is how it is in this process, "" as long as no run has wanted it; `failure` says why it failed, `held` are
+    its tools that wait until the operator has looked at them.
+    """
 
     name: str = ""
     type: Literal["stdio", "http", "sse"] = "stdio"
     target: str = ""
     enabled: bool = True
     trust: Literal["local", "remote"] = "remote"
+    status: Literal["", "connected", "failed"] = ""
+    failure: str = ""
+    held: tuple[str, ...] = ()
 
 
 class Portrait(Record):

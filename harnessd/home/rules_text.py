@@ -2,10 +2,9 @@
 
 import codecs
 import json
-import re
 from dataclasses import dataclass
 
-from harnessd.home.json_text import read_json
+from harnessd.home.json_text import inserted, read_json
 from harnessd.home.layout import TOOLS
 from harnessd.home.problem import Problem
 from harnessd.home.tools_file import read_tools
@@ -36,21 +35,12 @@ def with_allow_rule(raw: bytes, rule: str) -> bytes | NoPlace:
         return raw
     quoted = json.dumps(rule, ensure_ascii=False)
     if "allow" in parsed.value:
-        changed = _inserted(text, parsed.offset(("allow",)) + 1, quoted, first_of=allow)
+        changed = inserted(text, parsed.offset(("allow",)) + 1, quoted, first_of=allow)
     else:
-        changed = _inserted(text, parsed.offset(()) + 1, f'"allow": [{quoted}]', first_of=parsed.value)
+        changed = inserted(text, parsed.offset(()) + 1, f'"allow": [{quoted}]', first_of=parsed.value)
     mark = codecs.BOM_UTF8 if raw.startswith(codecs.BOM_UTF8) else b""
     new = mark + changed.encode()
     tools, _ = read_tools(new)
     if tools is None or rule not in tools.allow:
         return NoPlace("the rule would not count in it")
     return new
-
-
-def _inserted(text: str, at: int, item: str, *, first_of: list[object] | dict[str, object]) -> str:
-    """`text` with `item` before what the list or object holds that was opened just before `at`, laid out like it."""
-    if not first_of:
-        return text[:at] + item + text[at:]
-    layout = re.match(r"\s*", text[at:])
-    space = layout.group() if layout else ""
-    return f"{text[:at]}{space}{item},{'' if space else ' '}{text[at:]}"

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import BeforeValidator, ConfigDict, Field, ValidationError
 
 from harnessd.facts.base import Record
+from harnessd.facts.misfit import misfit
 from harnessd.facts.run import Mode
 from harnessd.home.document import Document
 from harnessd.home.header import HeaderValue, folded
@@ -249,7 +250,7 @@ class _Reading:
         self._withheld = self._withheld or power
         self._report(
             key, "power-invalid" if power else "setting-invalid", "error" if power else "warning",
-            f"{where}: {item['msg'][:1].lower()}{item['msg'][1:]}",
+            f"{where}: {misfit(item['msg'])}",
             _ALLOWED.get(name, "see the list of settings"),
         )  # fmt: skip
         if name not in AgentSettings.model_fields:  # an unknown key in the way of a field

@@ -2,20 +2,24 @@
 
 import difflib
 import re
+from typing import Any
 
-from harnessd.home.layout import MEMORY
+from harnessd.home.json_text import JsonText, read_json
+from harnessd.home.layout import MEMORY, TOOLS
 
 _LENGTH = 72
 
 
 def subject_of(path: str, old: bytes | None, new: bytes | None) -> str:
-    """One line of at most 72 characters: "Remember: …", "Add skill tea", "Edit AGENTS.md: 2 lines added"."""
+    """One line of at most 72 characters: "Remember: …", "Allow execute(make)", "Edit AGENTS.md: 2 lines added"."""
     added, removed = _lines(old, new)
     name = _name(path)
     if path == MEMORY or path.endswith("/" + MEMORY):
         told = _memory(added, removed)
         if told and new is not None:
             return _one_line(told if path == MEMORY else f"{told} (of {path.split('/')[1]})")
+    if path == TOOLS and new is not None and (told := _tools(old, new)):
+        return _one_line(told)
     if new is None:
         return _one_line(f"Remove {name}")
     if old is None:
@@ -57,6 +61,40 @@ def _memory(added: list[str], removed: list[str]) -> str | None:
 def _fact(line: str) -> str:
     found = re.match(r"\s*(?:[-*+]|\d+[.)])\s+(.+)", line)
     return found.group(1) if found else ""
+
+
+def _tools(old: bytes | None, new: bytes | None) -> str | None:
+    """A change of nothing but rules of one kind, or of one server."""
+    before, after = _object(old), _object(new)
+    changed = [key for key in {**before, **after} if before.get(key) != after.get(key)]
+    if len(changed) != 1:
+        return None
+    was, now = before.get(changed[0]), after.get(changed[0])
+    verbs = {
+        "allow": ("Allow", "No longer allow"),
+        "ask": ("Ask about", "No longer ask about"),
+        "deny": ("Deny", "No longer deny"),
+    }
+    if changed[0] in verbs and isinstance(was or [], list) and isinstance(now or [], list):
+        added, removed = _but(now or [], was or []), _but(was or [], now or [])
+        verb, rules = (verbs[changed[0]][0], added) if added else (verbs[changed[0]][1], removed)
+        if rules and not (added and removed):
+            return f"{verb} {rules[0]}" + (f" and {len(rules) - 1} more" if len(rules) > 1 else "")
+    if changed[0] == "mcpServers" and isinstance(was or {}, dict) and isinstance(now or {}, dict):
+        names = [name for name in {**(was or {}), **(now or {})} if (was or {}).get(name) != (now or {}).get(name)]
+        if len(names) == 1:
+            verb = "Add" if names[0] not in (was or {}) else "Remove" if names[0] not in (now or {}) else "Change"
+            return f"{verb} the MCP server {names[0]}"
+    return None
+
+
+def _but(these: list[Any], those: list[Any]) -> list[Any]:
+    return [one for one in these if one not in those]
+
+
+def _object(raw: bytes | None) -> dict[str, Any]:
+    parsed = read_json(_text(raw) or "{}", TOOLS)
+    return parsed.value if isinstance(parsed, JsonText) and isinstance(parsed.value, dict) else {}
 
 
 def _name(path: str) -> str:

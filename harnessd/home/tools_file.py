@@ -5,7 +5,6 @@ as written; they are filled in by `home.expand` when a server is connected.
 """
 
 import difflib
-import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
@@ -13,6 +12,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from harnessd.facts.base import Record
 from harnessd.facts.message import JsonObject
+from harnessd.facts.misfit import misfit
 from harnessd.home.decode import decode
 from harnessd.home.json_text import JsonText, read_json
 from harnessd.home.problem import Problem
@@ -22,7 +22,8 @@ SIZE_LIMIT = 1024 * 1024
 
 Text = Annotated[str, Field(min_length=1)]
 # A tool's name or pattern, optionally with what its call must look like: `execute(git status:*)`.
-Rule = Annotated[str, Field(pattern=r"^[^\s()]+(?:\(.*\))?$", max_length=2000)]
+_RULE = r"^[^\s()]+(?:\(.*\))?$"
+Rule = Annotated[str, Field(pattern=_RULE, max_length=2000)]
 
 
 class _Server(Record):
@@ -134,7 +135,8 @@ def read_tools(raw: bytes, path: str = "tools.json") -> tuple[ToolsFile | None, 
         return None, (*problems, *normal.schema_problems(error))
 
 
-_KEYS = ("mcpServers", "scripts", "allow", "ask", "deny", "results", "checks")
+KEYS = ("mcpServers", "scripts", "allow", "ask", "deny", "results", "checks")
+SERVER_SPELLINGS = ("mcpServers", "mcp_servers", "servers", "mcp-servers")
 _SERVER_KEYS = {
     "type", "command", "args", "env", "cwd", "url", "headers", "enabled", "timeout", "tools", "trust", "name",
     "description",
@@ -165,13 +167,13 @@ class _Normal:
         servers = self._take_servers(values)
         values["mcpServers"] = self._servers(servers)
         values["offerOnlyAllowed"] = isinstance(servers, list)
-        for key in set(source) - set(_KEYS) - {self._outer}:
+        for key in set(source) - set(KEYS) - {self._outer}:
             if key not in self._places:
                 self._unknown(key)
         return values
 
     def _take_servers(self, values: dict[str, Any]) -> Any:
-        spellings = [key for key in ("mcpServers", "mcp_servers", "servers", "mcp-servers") if key in values]
+        spellings = [key for key in SERVER_SPELLINGS if key in values]
         if len(spellings) > 1:
             self._error((spellings[1],), "json-schema", f"{spellings[0]} and {spellings[1]} say the same")
         if spellings:
@@ -181,7 +183,7 @@ class _Normal:
         bare = {
             key: value
             for key, value in values.items()
-            if key not in _KEYS and isinstance(value, dict) and ("command" in value or "url" in value)
+            if key not in KEYS and isinstance(value, dict) and ("command" in value or "url" in value)
         }
         for key in bare:
             del values[key]
@@ -306,8 +308,9 @@ def _plain(loc: tuple[int | str, ...]) -> tuple[int | str, ...]:
 
 
 def _message(text: str) -> str:
-    text = re.sub(r"^(Value error, |Input should be )", lambda match: "must be " if "Input" in match[0] else "", text)
-    return text[:1].lower() + text[1:]
+    if _RULE in text:
+        return "a rule is a tool, or a tool and what its call looks like: write, execute(git log:*)"
+    return misfit(text)
 
 
 def _problem(path: str, line: int, column: int, code: str, message: str) -> Problem:

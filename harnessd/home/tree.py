@@ -41,4 +41,6 @@ def _write(level: _Folder, made: dict[str, bytes]) -> str:
 
 
 def _object_id(kind: bytes, raw: bytes) -> str:
-    return hashlib.sha1(b"%s %d\0%s" % (kind, len(raw), raw), usedforsecurity=False).hexdigest()
+    digest = hashlib.sha1(b"%s %d\0" % (kind, len(raw)), usedforsecurity=False)
+    digest.update(raw)  # not joined with its head: the bytes of a large file are not copied
+    return digest.hexdigest()

@@ -141,7 +141,7 @@ def test_a_clean_home_has_no_findings() -> None:
     files = FilesInMemory(
         {
             "AGENTS.md": b"---\nname: ada\ndescription: A gardener\n---\nYou are Ada.\n",
-            "skills/tea/SKILL.md": b"---\nname: tea\ndescription: Makes tea. Use when asked.\n---\nBoil.\n",
+            "skills/tea/SKILL.md": b"---\nname: tea\ndescription: Makes tea. Use when asked, not else.\n---\nBoil.\n",
             "tools.json": b"{}\n",
         }
     )
@@ -151,7 +151,6 @@ def test_a_clean_home_has_no_findings() -> None:
 @pytest.mark.parametrize(
     ("path", "content"),
     [
-        ("tools.json", b'{"scripts": [{"name": "hi", "description": "Says hi.", "command": "echo hi"}]}'),
         ("AGENTS.md", b"---\nschedule:\n- {name: x, cron: '0 9 * * *', prompt: go}\n---\nYou are Ada.\n"),
         ("graphs/plan.yaml", b"nodes: []\n"),
     ],

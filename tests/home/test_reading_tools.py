@@ -105,6 +105,14 @@ def test_h5_what_breaks_the_schema_names_its_place(text: str, line: int, column:
     assert all(problem.message and problem.fix and problem.path == "tools.json" for problem in problems)
 
 
+@pytest.mark.parametrize("text", ['{"allow": ["execute(ls"]}', '{"deny": "write"}', '{"results": []}',
+                                  '{"mcpServers": {"a": {"command": "sh", "args": "-c"}}}'])  # fmt: skip
+def test_what_breaks_the_schema_is_told_in_words(text: str) -> None:
+    _, problems = read_tools(text.encode())
+    said = problems[0].message
+    assert not any(jargon in said for jargon in ("tuple", "dictionary", "pattern", "^")), said
+
+
 def test_unknown_keys_are_kept_and_reported() -> None:
     text = '{"x": 1, "mcpServers": {"a": {"command": "c", "category": "time"}}}'
     tools, problems = read_tools(text.encode())
@@ -220,6 +228,17 @@ def test_m3_any_name_is_safe_and_stable(server: str, tool: str) -> None:
     assert name == mcp_tool_name(server, tool)
 
 
-def test_m3_a_forged_name_does_not_displace() -> None:
-    honest = mcp_tool_name("a", "two words")
-    assert mcp_tool_name("a", honest.removeprefix("mcp__a__"), {honest}) != honest
+NAME_PARTS = st.text(st.sampled_from("aA_-. é\u0301/0f"), max_size=12) | st.text(max_size=80)
+
+
+@given(st.lists(st.tuples(NAME_PARTS, NAME_PARTS), min_size=2, max_size=20, unique=True))
+def test_m3_no_two_tools_of_any_servers_share_a_name(pairs: list[tuple[str, str]]) -> None:
+    assert len({mcp_tool_name(*pair) for pair in pairs}) == len(pairs)
+
+
+@given(st.text(max_size=80), st.text(max_size=80))
+def test_m3_a_forged_name_does_not_displace(server: str, own: str) -> None:
+    honest = mcp_tool_name(server, own)
+    for forger in ("a", server):
+        for forged in (honest, honest.removeprefix(f"mcp__{forger}__"), honest.rpartition("__")[2]):
+            assert mcp_tool_name(forger, forged) != honest or (forger, forged) == (server, own)
