@@ -1,6 +1,7 @@
 """Which plain sentences the offline model understands, and what each asks for."""
 
 import re
+import shlex
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
@@ -55,6 +56,11 @@ EXAMPLES = (
     ("write", "write FILE: text"),
     ("edit", "in FILE replace OLD with NEW"),
     ("execute", "run COMMAND"),
+    ("execute", "run in the background COMMAND"),
+    ("execute", "look at JOB"),
+    ("connect", "list the servers"),
+    ("connect", "try the server URL or COMMAND"),
+    ("connect", "attach the server NAME: URL or COMMAND"),
     ("delegate", "delegate to NAME: task"),
     ("todo", "todo: first; second"),
     ("conclude", "conclude that …"),
@@ -128,6 +134,19 @@ def _skill(name: str, steps: str) -> Ask:
     return Ask("write", {"path": f"skills/{wanted}/SKILL.md", "content": content})
 
 
+def _server(said: str) -> JsonObject:
+    """A server that is reached at a URL, or started by a command."""
+    text = _unquoted(said)
+    if re.match(r"https?://\S+$", text):
+        return {"url": text}
+    try:
+        words = shlex.split(text)
+    except ValueError:  # a quote that nobody closed
+        words = text.split()
+    command, rest = (words[0], words[1:]) if words else (text, [])
+    return {"command": command, "args": rest} if rest else {"command": command}
+
+
 def _row(pattern: str, make: Callable[[re.Match[str]], Instruction], *, takes_body: bool = False) -> _Sentence:
     return _Sentence(re.compile(pattern, re.IGNORECASE | re.DOTALL), make, takes_body)
 
@@ -159,6 +178,21 @@ _SENTENCES: tuple[_Sentence, ...] = (
         lambda m: Ask("edit", {"path": _unquoted(m[1]), "edits": [{"old": _unquoted(m[2]), "new": _unquoted(m[3])}]}),
     ),
     _row(r"read (?:the file )?(\S+?)\.?", lambda m: Ask("read", {"path": _unquoted(m[1])})),
+    _row(
+        r"(?:run|start) in (?:the )?background:?\s+(.+)",
+        lambda m: Ask("execute", {"command": _unquoted(m[1]), "background": True}),
+        takes_body=True,
+    ),
+    _row(
+        r"(look at|stop) (?:the )?(?:job )?(job_\S+?)\.?",
+        lambda m: Ask("execute", {"job": m[2], "action": "stop" if m[1].lower() == "stop" else "look"}),
+    ),
+    _row(r"(?:list|show|which) (?:the |my |your )?servers\b.*", lambda _: Ask("connect", {"action": "list"})),
+    _row(
+        r"(try|attach) (?:the |a )?server(?: ([A-Za-z0-9_-]+):)?\s+(.+)",
+        lambda m: Ask("connect", {"action": m[1].lower(), **({"name": m[2]} if m[2] else {}), **_server(m[3])}),
+    ),
+    _row(r"detach (?:the )?server (\S+?)\.?", lambda m: Ask("connect", {"action": "detach", "name": m[1]})),
     _row(r"run:?\s+(.+)", lambda m: Ask("execute", {"command": _unquoted(m[1])}), takes_body=True),
     _row(
         r"delegate (?:this )?to ([\w-]+):\s*(.+)",

@@ -12,6 +12,7 @@ from typing import Any
 
 from harnessd.facts.message import JsonObject
 from harnessd.tools.lenient import MAX_DEPTH, MAX_DIGITS, Path, Reading, Unreadable, read_lenient
+from harnessd.tools.schema_check import bounded_validator, errors_of
 
 SHOWN_ERRORS = 5
 
@@ -89,18 +90,13 @@ class BadSchema:
 
 def compile_schema(schema: JsonObject) -> Validate | BadSchema:
     """A check made once per tool; the schema itself is never altered and nothing is fetched to understand it."""
-    from jsonschema import Draft202012Validator
     from jsonschema.exceptions import SchemaError
-    from jsonschema.validators import validator_for
-    from referencing import Registry
 
     if not isinstance(schema, dict) or schema.get("type", "object") != "object":
         return BadSchema("the input schema does not describe an object")
-    kind = validator_for(schema, default=Draft202012Validator)
     try:
-        kind.check_schema(schema)
-        validator = kind(schema, registry=Registry())
-        tuple(validator.iter_errors({}))
+        validator = bounded_validator(schema)
+        errors_of(validator, {})
     except SchemaError as error:
         return BadSchema(f"the input schema is not valid: {error.message[:300]}")
     except Exception as error:  # noqa: BLE001 - a foreign schema may break the validator in any way (references, regular expressions)
@@ -108,7 +104,7 @@ def compile_schema(schema: JsonObject) -> Validate | BadSchema:
 
     def validate(arguments: JsonObject) -> tuple[Finding, ...]:
         try:
-            errors = sorted(validator.iter_errors(arguments), key=lambda error: [str(step) for step in error.path])
+            errors = sorted(errors_of(validator, arguments), key=lambda error: [str(step) for step in error.path])
             return tuple(Finding(tuple(error.absolute_path), error.message[:500]) for error in errors)
         except Exception as error:  # noqa: BLE001 - as above; what cannot be checked is not run
             return (Finding((), f"the schema cannot be applied: {type(error).__name__}"),)
@@ -132,9 +128,7 @@ def _plain(text: str) -> JsonObject | None:
     if "\\u" in text or text.count("{") + text.count("[") > MAX_DEPTH:
         return None
     try:
-        value = json.loads(
-            text, object_pairs_hook=_each_key_once, parse_constant=_refuse, parse_float=_finite, parse_int=_short
-        )
+        value = _STRICT.decode(text)
     except ValueError:
         return None
     return value if isinstance(value, dict) else None
@@ -162,6 +156,11 @@ def _finite(text: str) -> float:
     if not math.isfinite(value):
         raise ValueError
     return value
+
+
+_STRICT = json.JSONDecoder(
+    object_pairs_hook=_each_key_once, parse_constant=_refuse, parse_float=_finite, parse_int=_short
+)
 
 
 def _place(text: str, offset: int) -> tuple[int, int]:

@@ -29,16 +29,22 @@ def artifact_tool() -> Tool:
         own_name="artifact",
         kind="builtin",
         description=(
-            "Hand a finished file over to the user: a copy is kept as an artifact. With the `id` of an earlier "
+            "Hand a finished file over to the user: a copy is kept as an artifact. Use it when a result that the user "
+            "wants to keep is ready; not for drafts and notes of your own. With the `id` of an earlier "
             "artifact the file becomes its new version. The file stays where it is; pack a folder into one file first."
         ),
         input_schema={
             "type": "object",
             "properties": {
                 "path": {"type": "string", "minLength": 1, "description": "Path from the home, e.g. work/report.pdf"},
-                "title": {"type": "string", "minLength": 1, "maxLength": TITLE_AT_MOST},
+                "title": {
+                    "type": "string",
+                    "minLength": 1,
+                    "maxLength": TITLE_AT_MOST,
+                    "description": "as the user sees it, e.g. Report on tea",
+                },
                 "type": {"type": "string", "pattern": "^[a-z][a-z0-9-]{0,31}$", "description": "e.g. report, chart"},
-                "id": {"type": "string", "description": "The artifact to renew, art_…"},
+                "id": {"type": "string", "description": "The artifact to renew, e.g. art_…"},
             },
             "required": ["path"],
             "additionalProperties": False,

@@ -43,7 +43,7 @@ def delegate_tool(helpers: Sequence[Subagent], roles: Sequence[Subagent], wake: 
                     "type": "string",
                     "minLength": 1,
                     "maxLength": LONGEST_TASK,
-                    "description": "all that it needs to know; it sees nothing of this conversation",
+                    "description": "all that it needs to know, as text; it sees nothing of this conversation",
                 },
             },
             "required": ["agent", "task"],
@@ -60,7 +60,8 @@ def delegate_tool(helpers: Sequence[Subagent], roles: Sequence[Subagent], wake: 
 def _description(own: bool, roles: Sequence[Subagent]) -> str:
     text = (
         "Give a task to a subagent. It works in a context of its own, with no more rights than you have, and you get "
-        "its answer. Ask for several in one turn and they work at the same time."
+        "its answer. Use it for work that would fill your own context, or that goes on beside yours; not for what you "
+        "can do in a call or two. Ask for several in one turn and they work at the same time."
     )
     if not roles:
         return text

@@ -5,9 +5,7 @@ the granted folders are plain files, replaced in one step. A file that changed s
 overwritten.
 """
 
-import difflib
 import os
-import re
 import stat
 from dataclasses import dataclass
 
@@ -18,14 +16,18 @@ from harnessd.home.change import Change, EditFile, PutFile
 from harnessd.home.tree import blob_id
 from harnessd.permissions.call import Access, Target
 from harnessd.permissions.paths import resolve_target
+from harnessd.tools.diff import show_changes, whole_change
 from harnessd.tools.doorway import commit_change, preview_change
-from harnessd.tools.looks import Text, describe, look
-from harnessd.tools.replace import Edit, NoMatch, replace_exactly
-from harnessd.tools.rooted import Entry, Unusable, list_folder, read_file, replace_file
+from harnessd.tools.large import Survey, Window, revisit, stamp_of, survey
+from harnessd.tools.looks import Binary, Text, describe, look
+from harnessd.tools.replace import Edit, NoMatch, Replacement, replace_exactly
+from harnessd.tools.rooted import Entry, Unusable, list_folder, open_file, read_file, replace_file
 from harnessd.tools.tool import Outcome, Preview, Tool, ToolContext, failed, succeeded
 
-OPENED_AT_MOST = 32 * 1024 * 1024
-"""Bytes of a file that `read` and `edit` open."""
+READ_AT_MOST = 1024 * 1024 * 1024
+EDITED_AT_MOST = 128 * 1024 * 1024
+LARGE = 4 * 1024 * 1024
+"""Bytes of a file from which on `read` streams it rather than hold it whole."""
 
 SMALL = 64 * 1024
 """Bytes of a file that is read in place rather than in a thread."""
@@ -45,7 +47,8 @@ def file_tools() -> tuple[Tool, ...]:
         own_name="read",
         kind="builtin",
         description=(
-            "Read a text file, or list a folder. Paths start at the home: skills/tea/SKILL.md, work/x.txt. "
+            "Read a text file, or list a folder. Use it before you change a file or speak of it; not for a skill, "
+            "which `skill` opens. Paths start at the home: skills/tea/SKILL.md, work/x.txt. "
             "Long files come in parts: `offset` is the first line, from 1, `limit` the number of lines."
         ),
         input_schema=_schema(
@@ -69,9 +72,14 @@ def file_tools() -> tuple[Tool, ...]:
         kind="builtin",
         description=(
             "Write a whole file; folders on the way are made. An existing file must have been read first. "
-            "To change a part of a file use `edit`. Definition files (skills/, AGENTS.md …) become a commit."
+            "Use it for new files; to "
+            "change a part of a file use `edit` instead. Definition files (skills/, AGENTS.md …) become a commit."
         ),
-        input_schema=_schema({"path": path, "content": {"type": "string"}}, "path", "content"),
+        input_schema=_schema(
+            {"path": path, "content": {"type": "string", "description": "the text of the whole file"}},
+            "path",
+            "content",
+        ),
         run=_write,
         idempotent=True,
         timeout=60,
@@ -83,8 +91,9 @@ def file_tools() -> tuple[Tool, ...]:
         own_name="edit",
         kind="builtin",
         description=(
-            "Replace passages of a file. Each `old` must occur exactly once, copied exactly; everything outside "
-            "the passages stays as it is."
+            "Replace passages of a file. Each `old` must occur exactly once, copied exactly, unless `all` is true; "
+            "several edits are made one after another, all or none. Everything outside the passages stays as it is. "
+            "Use it to change parts of a file that you have read; not for new files."
         ),
         input_schema=_schema(
             {
@@ -93,7 +102,17 @@ def file_tools() -> tuple[Tool, ...]:
                     "type": "array",
                     "minItems": 1,
                     "items": _schema(
-                        {"old": {"type": "string", "minLength": 1}, "new": {"type": "string"}}, "old", "new"
+                        {
+                            "old": {
+                                "type": "string",
+                                "minLength": 1,
+                                "description": "the text as it stands, whole lines",
+                            },
+                            "new": {"type": "string", "description": "the text in its place"},
+                            "all": {"type": "boolean", "description": "replace every occurrence"},
+                        },
+                        "old",
+                        "new",
                     ),
                 },
             },
@@ -151,18 +170,65 @@ def _read_now(context: ToolContext, arguments: JsonObject, a_file: bool = False)
         entries = None if a_file else list_folder(target.path)
         if entries is not None:
             return _listing(context, target, shown, entries)
-        data = read_file(target.path, at_most=OPENED_AT_MOST)
+        if not a_file and _size(target.path) > LARGE:
+            return _read_large(context, target, arguments)
+        data = read_file(target.path, at_most=LARGE * 2)
     except Unusable as error:
         return failed("unusable", str(error))
     if data is None:
-        return failed("not_found", f"There is no file or folder {shown}.")
+        return _nothing_there(arguments)
     seen = look(data)
     if not isinstance(seen, Text):
-        return failed("no_text", f"{shown} is {describe(seen, len(data))}; only text can be read.")
+        return _no_text(seen, len(data), arguments)
     context.seen.note(target.path, data)
-    offset = int(arguments.get("offset", 1))
-    text, last = _part(seen.text, offset, int(arguments.get("limit", LINES_SHOWN)))
-    return succeeded(text, changed=context.seen.part(target.path, offset, last), origin="local")
+    window = _window(arguments)
+    window.take(seen.text)
+    window.end()
+    total = seen.text.count("\n") + (not seen.text.endswith("\n") and bool(seen.text))
+    return _shown_part(context, target, window, total)
+
+
+def _size(path: str) -> int:
+    try:
+        return os.lstat(path).st_size
+    except (OSError, ValueError):
+        return 0
+
+
+def _read_large(context: ToolContext, target: Target, arguments: JsonObject) -> Outcome:
+    """A file that is not held whole; its parts are found anew as long as it does not change."""
+    window = _window(arguments)
+    with open_file(target.path, at_most=READ_AT_MOST) as opened:
+        if opened is None:
+            return _nothing_there(arguments)
+        known = context.seen.survey(target.path, stamp_of(opened.status))
+        if known is not None:
+            revisit(opened, known, window)
+        else:
+            found = survey(opened, window)
+            if not isinstance(found, Survey):
+                return _no_text(found, opened.status.st_size, arguments)
+            known = found
+    context.seen.note_survey(target.path, known)
+    return _shown_part(context, target, window, known.lines)
+
+
+def _nothing_there(arguments: JsonObject) -> Outcome:
+    return failed("not_found", f"There is no file or folder {arguments['path']}.")
+
+
+def _no_text(binary: Binary, size: int, arguments: JsonObject) -> Outcome:
+    return failed("no_text", f"{arguments['path']} is {describe(binary, size)}; only text can be read.")
+
+
+def _window(arguments: JsonObject) -> Window:
+    limit = int(arguments.get("limit", LINES_SHOWN))
+    return Window(int(arguments.get("offset", 1)), limit, room=CHARACTERS_SHOWN, width=LINE_SHOWN)
+
+
+def _shown_part(context: ToolContext, target: Target, window: Window, total: int) -> Outcome:
+    text, last = _part(window, total)
+    return succeeded(text, changed=context.seen.part(target.path, window.first, last), origin="local")
 
 
 def decided(context: ToolContext) -> Target | Outcome:
@@ -189,31 +255,17 @@ def _listing(context: ToolContext, target: Target, shown: str, entries: list[Ent
     return succeeded(listed, changed=context.seen.part(target.path, 1, len(lines)), origin="local")
 
 
-def _part(text: str, offset: int, limit: int) -> tuple[str, int]:
-    """The lines from `offset` on, with a note about whatever is not shown; and the last line that is."""
-    lines = re.findall(r"[^\n]*\n|[^\n]+", text)
-    total = len(lines)
+def _part(window: Window, total: int) -> tuple[str, int]:
+    """The lines of the window, with a note about whatever is not shown; and the last line that is."""
     if not total:
         return "[the file is empty]", 1
-    if offset > total:
-        return f"[the file has {total:,} lines; there is no line {offset:,}]", 0
-    shown: list[str] = []
-    room = CHARACTERS_SHOWN
-    for line in lines[offset - 1 : offset - 1 + limit]:
-        short = (
-            line
-            if len(line) <= LINE_SHOWN
-            else f"{line[:LINE_SHOWN]}[… {len(line) - LINE_SHOWN:,} characters of this line left out]\n"
-        )
-        if len(short) > room:
-            break
-        room -= len(short)
-        shown.append(short)
-    last = offset - 1 + len(shown)
-    if offset == 1 and last == total:
-        return "".join(shown), last
+    if window.first > total:
+        return f"[the file has {total:,} lines; there is no line {window.first:,}]", 0
+    last = window.first - 1 + len(window.lines)
+    if window.first == 1 and last == total:
+        return "".join(window.lines), last
     more = f"; go on with offset {last + 1}" if last < total else ""
-    return "".join(shown).rstrip("\n") + f"\n[lines {offset:,} to {last:,} of {total:,}{more}]", last
+    return "".join(window.lines).rstrip("\n") + f"\n[lines {window.first:,} to {last:,} of {total:,}{more}]", last
 
 
 # --- write
@@ -226,7 +278,7 @@ class _New:
     target: Target
     before: bytes | None
     after: bytes
-    exact: tuple[tuple[str, str], ...] | None
+    edited: Replacement | None = None
 
     @property
     def base(self) -> str | None:
@@ -234,7 +286,7 @@ class _New:
 
 
 async def _write(context: ToolContext, arguments: JsonObject) -> Outcome:
-    new = await anyio.to_thread.run_sync(_written, context, arguments)
+    new = await anyio.to_thread.run_sync(_written, context, arguments, abandon_on_cancel=True)
     return new if isinstance(new, Outcome) else await _put(context, new)
 
 
@@ -253,14 +305,14 @@ def _written(context: ToolContext, arguments: JsonObject) -> _New | Outcome:
     target, before = found
     if before is not None and before != after and not context.approved and context.seen.version(target.path) is None:
         return failed("unread", "The file exists and was not read in this session; read it first. Nothing was written.")
-    return _New(target, before, after, None)
+    return _New(target, before, after)
 
 
 # --- edit
 
 
 async def _edit(context: ToolContext, arguments: JsonObject) -> Outcome:
-    new = await anyio.to_thread.run_sync(_edited, context, arguments)
+    new = await anyio.to_thread.run_sync(_edited, context, arguments, abandon_on_cancel=True)
     return new if isinstance(new, Outcome) else await _put(context, new)
 
 
@@ -276,12 +328,12 @@ def _edited(context: ToolContext, arguments: JsonObject) -> _New | Outcome:
     target, before = found
     if before is None:
         return failed("not_found", f"There is no file {arguments['path']}; make it with `write`.")
-    edits = tuple(Edit(str(one["old"]), str(one["new"])) for one in arguments["edits"])
+    edits = tuple(Edit(str(one["old"]), str(one["new"]), bool(one.get("all"))) for one in arguments["edits"])
     done = replace_exactly(before, edits)
     if isinstance(done, NoMatch):
         place = f"Edit {done.number} of {len(edits)}: " if len(edits) > 1 else ""
         return failed("no_match", f"{place}{done.message}. Nothing was changed.")
-    return _New(target, before, done.data, done.exact)
+    return _New(target, before, done.data, done)
 
 
 # --- what they share
@@ -293,7 +345,7 @@ def _present(context: ToolContext) -> tuple[Target, bytes | None] | Outcome:
     if isinstance(target, Outcome):
         return target
     try:
-        before = read_file(target.path, at_most=OPENED_AT_MOST)
+        before = read_file(target.path, at_most=EDITED_AT_MOST)
     except Unusable as error:
         return failed("unusable", str(error))
     known = None if context.approved else context.seen.version(target.path)
@@ -309,10 +361,10 @@ def _preview(context: ToolContext, new: _New) -> Preview | Outcome:
     inside = new.target.home_path
     old, now = (f"a/{inside}", f"b/{inside}") if inside is not None else (new.target.path, new.target.path)
     names = (old if new.before is not None else "/dev/null", now)
-    before, after = (
-        (data or b"").decode(errors="replace").splitlines(keepends=True) for data in (new.before, new.after)
-    )
-    return Preview("".join(difflib.unified_diff(before, after, *names)), new.base)
+    if new.edited is not None:
+        return Preview(show_changes(new.edited.old, new.edited.new, new.edited.hunks, names), new.base)
+    before = new.before or b""
+    return Preview(show_changes(before, new.after, whole_change(before, new.after), names), new.base)
 
 
 async def _put(context: ToolContext, new: _New) -> Outcome:
@@ -329,12 +381,15 @@ async def _put(context: ToolContext, new: _New) -> Outcome:
             await anyio.to_thread.run_sync(_note_again, context, new.target.path)
         return outcome
     try:
-        await anyio.to_thread.run_sync(lambda: replace_file(new.target.path, new.after, expected=new.before))
+        told = await anyio.to_thread.run_sync(lambda: replace_file(new.target.path, new.after, expected=new.before))
     except Unusable as error:
         return failed("unusable", str(error))
     context.seen.note(new.target.path, new.after)
     verb = "Made" if new.before is None else "Changed"
-    return succeeded(f"{verb} {_shown(new.target)} ({len(new.after):,} bytes).", changed=True)
+    if new.target.shared:
+        told = "; ".join(filter(None, (told, "its other names (hard links) keep the old content")))
+    note = f" Note: {told}." if told else ""
+    return succeeded(f"{verb} {_shown(new.target)} ({len(new.after):,} bytes).{note}", changed=True)
 
 
 def _change(new: _New) -> Change | None:
@@ -342,14 +397,15 @@ def _change(new: _New) -> Change | None:
     target = new.target
     if target.within != "home" or target.home_path is None:
         return None
-    operation = PutFile(new.after) if new.exact is None else EditFile(new.exact)
+    exact = new.edited.exact if new.edited is not None else None
+    operation = PutFile(new.after) if exact is None else EditFile(exact)
     return Change(target.home_path, operation, new.base)
 
 
 def _note_again(context: ToolContext, path: str) -> None:
     """A commit may have merged the change into newer text; what stands now is what the session knows."""
     try:
-        data = read_file(path, at_most=OPENED_AT_MOST)
+        data = read_file(path, at_most=EDITED_AT_MOST)
     except Unusable:
         return
     if data is not None:

@@ -1,23 +1,29 @@
 """How the agent gets at tools that are not offered from the start: `find_tools` makes them callable."""
 
-import re
+from collections import Counter
 from collections.abc import Sequence
+from itertools import zip_longest
+
+import anyio.to_thread
 
 from harnessd.facts.event import StateUpdated
 from harnessd.facts.message import JsonObject, TextPart
+from harnessd.tools.ranking import Ranking
 from harnessd.tools.tool import Outcome, Tool, ToolContext, succeeded
 
 FOUND_AT_MOST = 10
-NAMED_AT_MOST = 300
+NAMES_ROOM = 6000
+"""Characters of all the names in the description, which every request of the session carries."""
+
+SERVERS_COUNTED = 20
 
 
 def find_tools_tool(rest: Sequence[Tool]) -> Tool:
-    """`find_tools` over the tools that are not offered; its description names them."""
-    names = [tool.name for tool in rest]
-    more = f" and {len(names) - NAMED_AT_MOST:,} more" if len(names) > NAMED_AT_MOST else ""
+    """`find_tools` over the tools that are not offered; its description names them, as many as there is room for."""
+    ranking = Ranking(rest)
 
     async def find(context: ToolContext, arguments: JsonObject) -> Outcome:
-        matches = _matches(rest, str(arguments["query"]))
+        matches = await anyio.to_thread.run_sync(ranking.best, str(arguments["query"]), FOUND_AT_MOST)
         if not matches:
             return succeeded("No tool matches; try other words, or a name from the list.")
         found = tuple(dict.fromkeys((*context.found, *(tool.name for tool in matches))))
@@ -36,12 +42,20 @@ def find_tools_tool(rest: Sequence[Tool]) -> Tool:
         own_name="find_tools",
         kind="builtin",
         description=(
-            "Find tools by words or by name and make them callable from the next turn. "
-            f"There are: {', '.join(names[:NAMED_AT_MOST])}{more}."
+            "Find tools by words or by name and make them callable from the next turn, for the rest of this session. "
+            "Use it when what you were given does not fit the task, before you say that something can't be done; not "
+            f"for tools that you have already. There are: {_named(rest)}."
         ),
         input_schema={
             "type": "object",
-            "properties": {"query": {"type": "string", "minLength": 1, "maxLength": 500}},
+            "properties": {
+                "query": {
+                    "type": "string",
+                    "minLength": 1,
+                    "maxLength": 500,
+                    "description": "what the tool should do, e.g. create an issue; or names from the list",
+                }
+            },
             "required": ["query"],
             "additionalProperties": False,
         },
@@ -52,17 +66,27 @@ def find_tools_tool(rest: Sequence[Tool]) -> Tool:
     )
 
 
-def _matches(tools: Sequence[Tool], query: str) -> list[Tool]:
-    """Those that have most of the words, in their name before their description; a full name alone is enough."""
-    exact = [tool for tool in tools if query.strip() in {tool.name, tool.own_name}]
-    if exact:
-        return exact[:FOUND_AT_MOST]
-    words = set(re.findall(r"[a-z0-9]+", query.lower()))
-    scored = [(_score(tool, words), tool) for tool in tools]
-    best = sorted((pair for pair in scored if pair[0]), key=lambda pair: (-pair[0], pair[1].name))
-    return [tool for _, tool in best[:FOUND_AT_MOST]]
+def _named(tools: Sequence[Tool]) -> str:
+    """The names, of each server about as many, and how many more there are of which server."""
+    shown, room = set[str](), NAMES_ROOM
+    for name in _in_turns(tools):
+        room -= len(name) + 2
+        if room < 0:
+            break
+        shown.add(name)
+    left = Counter(tool.server or "scripts" for tool in tools if tool.name not in shown)
+    text = ", ".join(tool.name for tool in tools if tool.name in shown)
+    if not left:
+        return text
+    counted = [f"{count:,} of {server[:40]}" for server, count in left.most_common(SERVERS_COUNTED)]
+    others = sum(left.values()) - sum(count for _, count in left.most_common(SERVERS_COUNTED))
+    counted += [f"{others:,} of others"] if others else []
+    return f"{text} and {sum(left.values()):,} more ({', '.join(counted)})"
 
 
-def _score(tool: Tool, words: set[str]) -> int:
-    name, description = tool.name.lower(), tool.description.lower()
-    return sum(3 if word in name else 1 if word in description else 0 for word in words)
+def _in_turns(tools: Sequence[Tool]) -> list[str]:
+    """One name of each server, then the next of each; so that a server with thousands does not hide the others."""
+    by_server: dict[str, list[str]] = {}
+    for tool in tools:
+        by_server.setdefault(tool.server or "", []).append(tool.name)
+    return [name for row in zip_longest(*by_server.values()) for name in row if name is not None]

@@ -206,6 +206,8 @@ class _Reader:
         self.at = start + 2
         if kind == "u":
             return self._code_unit(start)
+        if kind == "'":
+            self.liberties.append("an escaped single quote")
         if kind in _ESCAPES and kind:
             return _ESCAPES[kind]
         if not kind:

@@ -1,56 +1,50 @@
-"""How one MCP server is spoken to: connected, asked for its tools, called. The only module that imports `mcp`."""
+"""How one MCP server is spoken to: connected, asked for its tools, called."""
 
-import json
-from base64 import b64decode
-from collections.abc import AsyncIterator, Callable
+import importlib
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
-from urllib.parse import unquote
 
 import anyio
 import anyio.to_thread
 
 from harnessd.facts.message import JsonObject, Part, TextPart
-from harnessd.facts.run import Failure
+from harnessd.facts.state import QuestionAnswer
 from harnessd.home.tools_file import RemoteServer, StdioServer
-from harnessd.tools.artifact_produced import BYTES_AT_MOST
+from harnessd.sandbox.bubblewrap import Sandbox
+from harnessd.tools.elicitation import Wanted, asked_beforehand, elicitation, responses_to, wanted_by
 from harnessd.tools.helper_log import HelperLog
-from harnessd.tools.processes import CannotStart, LineProcess, line_process
-from harnessd.tools.tool import Produced
-from harnessd.tools.trim import SHOWN_AT_MOST
+from harnessd.tools.listed import ListedTool
+from harnessd.tools.mcp_content import content_of, misfit
+from harnessd.tools.mcp_failure import TookTooLong
+from harnessd.tools.mcp_remote import Heard, remote
+from harnessd.tools.mcp_stdio import stdio
+from harnessd.tools.mcp_vetting import Vetting, vetted
+from harnessd.tools.tool import Ask, Produced
 
 if TYPE_CHECKING:
-    import mcp_types as types
     from mcp import Client
 
 PAGES_AT_MOST = 50
-TOOLS_AT_MOST = 512
-TEXT_AT_MOST = SHOWN_AT_MOST
-"""Characters of a resource that are shown as text; a longer one is kept as a file."""
+PROGRESS_SECONDS = 0.1
+"""A server's news of its progress are passed on at most that often."""
 
-HTTP_SECONDS = 30.0
+NO_LIMIT = 10 * 365 * 86400.0
+PAUSES = (0.05, 0.1, 0.25, 0.5, 1.0, 1.0, 1.0)
+"""Seconds before a call is sent again whose server answered with nothing but a state to come back with."""
 
 Era = Literal["auto", "legacy"]
-
-
-@dataclass(frozen=True, slots=True)
-class ListedTool:
-    """A tool as its server describes it; the schema as it came."""
-
-    name: str
-    description: str
-    input_schema: JsonObject
-    read_only: bool
-    idempotent: bool
+Server = StdioServer | RemoteServer
 
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """What a server offers, and whether there was more than is taken."""
+    """What a server offers, sentences on what can't be used of it, and whether there was more than is taken."""
 
     tools: tuple[ListedTool, ...]
+    faults: tuple[str, ...]
     cut: bool
 
 
@@ -66,8 +60,10 @@ class Answered:
 class Link:
     """A live connection. Any task may call; the task that opened it ends it."""
 
-    def __init__(self, client: "Client", ended: anyio.Event) -> None:
+    def __init__(self, client: "Client", ended: anyio.Event, vetting: Vetting) -> None:
         self._client = client
+        self._vetting = vetting
+        self._schemas: dict[str, JsonObject] = {}
         self.ended = ended
 
     @property
@@ -83,16 +79,19 @@ class Link:
         return "legacy" if self.protocol in HANDSHAKE_PROTOCOL_VERSIONS else "auto"
 
     async def tools(self) -> Listing:
-        """The server's tools. Raises whatever `failure_of` understands."""
-        tools: list[ListedTool] = []
-        cursor: str | None = None
+        """The server's tools. Raises whatever `mcp_failure.failure_of` understands."""
+        vetting, cursor, passed = self._vetting, None, set[str]()
+        vetting.begin()
         for _ in range(PAGES_AT_MOST):
             page = await self._client.list_tools(cursor=cursor, cache_mode="bypass")
-            tools += map(_listed, page.tools)
+            passed |= {tool.name for tool in page.tools}
             cursor = page.next_cursor
-            if not cursor or len(tools) > TOOLS_AT_MOST:
+            if not cursor or vetting.full:
                 break
-        return Listing(tuple(tools[:TOOLS_AT_MOST]), cut=len(tools) > TOOLS_AT_MOST or bool(cursor))
+        # The library drops tools whose headers break the rules of the protocol.
+        tools = tuple(tool for tool in vetting.tools if tool.name in passed)
+        self._schemas = {tool.name: tool.output_schema for tool in tools if tool.output_schema is not None}
+        return Listing(tools, tuple(vetting.faults), cut=vetting.full or bool(cursor))
 
     async def watch(self, changed: Callable[[], None]) -> None:
         """Calls `changed` whenever the server says that its tools changed, as servers of 2026 do it.
@@ -108,35 +107,106 @@ class Link:
                 changed()
 
     async def call(
-        self, name: str, arguments: JsonObject, *, seconds: float, key: str, tell_progress: Callable[[str], None]
-    ) -> Answered:
-        """Calls a tool. `key` is the call's idempotency key. Raises whatever `failure_of` understands."""
+        self,
+        name: str,
+        arguments: JsonObject,
+        *,
+        seconds: float,
+        key: str,
+        tell_progress: Callable[[str], None],
+        answers: Sequence[QuestionAnswer] = (),
+        patience: anyio.CancelScope | None = None,
+    ) -> Answered | Wanted:
+        """Calls a tool, or goes on with a call whose questions are answered.
+
+        `key` is the call's idempotency key. `patience` becomes the scope that ends it after so many seconds. Raises
+        whatever `mcp_failure.failure_of` understands.
+        """
+        with patience or anyio.CancelScope() as scope:
+            scope.deadline = anyio.current_time() + seconds
+            try:
+                return await self._call(name, arguments, key, tell_progress, answers)
+            except Exception as error:
+                wanted = asked_beforehand(error)
+                if wanted is None:
+                    raise
+                return wanted
+        raise TookTooLong(f"no answer within {seconds:g} s")
+
+    async def _call(
+        self,
+        name: str,
+        arguments: JsonObject,
+        key: str,
+        tell_progress: Callable[[str], None],
+        answers: Sequence[QuestionAnswer],
+    ) -> Answered | Wanted:
+        from mcp_types import CallToolResult
+
+        told = 0.0
 
         async def tell(progress: float, total: float | None, message: str | None) -> None:
+            nonlocal told
+            if time.monotonic() - told < PROGRESS_SECONDS:
+                return
+            told = time.monotonic()
             tell_progress(f"{message or 'working'} ({progress:g}{f' of {total:g}' if total else ''})\n")
 
         meta: Any = {"harnessd/idempotencyKey": key}
-        result = await self._client.call_tool(
-            name,
-            arguments,
-            read_timeout_seconds=seconds,
-            progress_callback=tell,
-            meta=meta,
-        )
+        resent = [one for one in answers if one.question.way == "resend"]
+        responses, state = responses_to(resent), resent[-1].question.request_state if resent else None
+        pauses = iter(PAUSES)
+        while True:
+            result = await self._client.session.call_tool(
+                name,
+                arguments,
+                read_timeout_seconds=NO_LIMIT,  # `call` has the clock, which stands still while a person is asked
+                progress_callback=tell,
+                input_responses=responses,
+                request_state=state,
+                meta=meta,
+                allow_input_required=True,
+            )
+            if isinstance(result, CallToolResult):
+                break
+            pause = next(pauses, None)
+            if result.input_requests or pause is None:
+                return wanted_by(result)
+            # A state without a question only asks to come again.
+            responses, state = None, result.request_state
+            await anyio.sleep(pause)
         # Off the event loop: what servers send as base64 may be megabytes.
         heavy = any(block.type != "text" for block in result.content)
-        parts, files = await anyio.to_thread.run_sync(_content, result) if heavy else _content(result)
+        parts, files = await anyio.to_thread.run_sync(content_of, result) if heavy else content_of(result)
+        schema = self._schemas.get(name)
+        if schema is not None and not result.is_error:
+            fault = await anyio.to_thread.run_sync(misfit, schema, result.structured_content)
+            if fault is not None:
+                return Answered((*parts, TextPart(text=f"[{fault}]")), True, files)
         return Answered(parts, bool(result.is_error), files)
+
+
+async def load_library() -> None:
+    """Imports the MCP library, which takes a second or two, without stalling anything; before any `connect`."""
+    await anyio.to_thread.run_sync(importlib.import_module, "mcp.client.client")
 
 
 @asynccontextmanager
 async def connect(
-    server: StdioServer | RemoteServer, *, cwd: Path, log: HelperLog, era: Era, tools_changed: Callable[[], None]
+    server: StdioServer | RemoteServer,
+    *,
+    sandbox: Sandbox,
+    log: HelperLog,
+    era: Era,
+    tools_changed: Callable[[], None],
+    ask: Ask,
 ) -> AsyncIterator[Link]:
     """A connection for as long as the block runs; enter and leave it in one task.
 
-    `cwd` is where a stdio server starts unless its configuration says otherwise, `log` takes what it writes to
-    stderr. `tools_changed` is called when the server says that its tools changed.
+    A stdio server runs in `sandbox`, in the home's folder unless its configuration says otherwise; `log` takes what it
+    writes to stderr. `tools_changed` is called when the server says that its tools changed, `ask` when a server from
+    before 2026 has a question. Sampling and roots are not offered, so that no server counts on them.
+    Raises whatever `mcp_failure.failure_of` understands.
     """
     from mcp import Client
     from mcp_types import ServerNotification, ToolListChangedNotification
@@ -147,193 +217,31 @@ async def connect(
         if isinstance(message, ToolListChangedNotification):
             tools_changed()
 
-    ended = anyio.Event()
-    transport: Any = _stdio(server, cwd, log, ended) if isinstance(server, StdioServer) else _remote(server)
+    ended, vetting, heard = anyio.Event(), Vetting(), Heard()
+    if isinstance(server, StdioServer):
+        transport: Any = stdio(server, sandbox, log, ended)
+    else:
+        transport = remote(server, heard)
     client = Client(
-        transport,
+        vetted(transport, vetting),
         mode=era,
         message_handler=notified,
+        elicitation_callback=elicitation(ask),
         client_info=_implementation("harnessd", __version__),
         read_timeout_seconds=server.timeout or 60.0,
         cache=None,
     )
-    async with client:
-        yield Link(client, ended)
-
-
-def failure_of(error: BaseException) -> Failure | None:
-    """Why a connection or a call failed; None if the error is not of that kind (it is a fault of ours).
-
-    Looks into exception groups, since the library raises them around what really happened.
-    """
-    from mcp.shared.exceptions import MCPError
-    from mcp_types import CONNECTION_CLOSED, REQUEST_TIMEOUT
-    from pydantic import ValidationError
-
-    leaves = list(_leaves(error))
-    for leaf in leaves:
-        if isinstance(leaf, CannotStart):
-            return Failure(kind="cannot_start", message=str(leaf))
-        if isinstance(leaf, MCPError):
-            code = leaf.error.code
-            kind = {CONNECTION_CLOSED: "disconnected", REQUEST_TIMEOUT: "timeout"}.get(code, "refused")
-            return Failure(kind=kind, message=str(leaf)[:1000])
-        if isinstance(leaf, ValidationError):
-            return Failure(kind="not_mcp", message=f"it answered something that is not MCP: {_first_error(leaf)}")
-    for leaf in leaves:
-        if type(leaf).__module__.split(".")[0] in {"httpx2", "httpcore2", "anyio", "mcp", "mcp_types"} or isinstance(
-            leaf, OSError
-        ):
-            return Failure(kind="unreachable", message=f"{type(leaf).__name__}: {leaf}"[:1000])
-    return None
-
-
-def _leaves(error: BaseException) -> list[BaseException]:
-    if isinstance(error, BaseExceptionGroup):
-        return [leaf for one in error.exceptions for leaf in _leaves(one)]
-    return [error]
-
-
-def _first_error(error: Any) -> str:
-    found = error.errors(include_url=False, include_input=False)[0]
-    return f"{'.'.join(map(str, found['loc']))}: {found['msg']}"[:500]
+    try:
+        async with client:
+            heard.status = 0
+            yield Link(client, ended, vetting)
+    except Exception as error:
+        if heard.status >= 400:
+            error.add_note(f"the URL answers {heard.status}; is it the server's MCP endpoint?")
+        raise
 
 
 def _implementation(name: str, version: str) -> Any:
     from mcp_types import Implementation
 
     return Implementation(name=name, version=version)
-
-
-@asynccontextmanager
-async def _stdio(server: StdioServer, cwd: Path, log: HelperLog, ended: anyio.Event) -> AsyncIterator[Any]:
-    """Our own process instead of the library's: bounded lines, a group that is killed, no orphan after a crash."""
-    folder = cwd / server.cwd if server.cwd else cwd
-    to_session, from_server = anyio.create_memory_object_stream[Any](0)
-    to_server, from_session = anyio.create_memory_object_stream[Any](0)
-
-    async def hear(process: LineProcess) -> None:
-        with to_session:
-            async for line in process.lines():
-                message = _message(line)
-                if message is None:
-                    continue
-                try:
-                    await to_session.send(message)
-                except (anyio.BrokenResourceError, anyio.ClosedResourceError):
-                    break
-        ended.set()
-
-    async def speak(process: LineProcess) -> None:
-        async for message in from_session:
-            text = message.message.model_dump_json(by_alias=True, exclude_unset=True)
-            try:
-                await process.send(text.encode())
-            except (anyio.BrokenResourceError, anyio.ClosedResourceError):
-                to_session.close()
-                ended.set()
-                return
-
-    with from_server, to_server, from_session, to_session:
-        async with (
-            line_process(server.command, server.args, env=server.env, cwd=folder, log=log) as process,
-            anyio.create_task_group() as group,
-        ):
-            group.start_soon(hear, process)
-            group.start_soon(speak, process)
-            try:
-                yield from_server, to_server
-            finally:
-                group.cancel_scope.cancel()
-
-
-def _message(line: bytes | None) -> "Any | None":
-    """The message in a line. What is no message (a banner, garbage, a line that never ends) is passed over."""
-    from mcp.shared.message import SessionMessage
-    from mcp_types import jsonrpc_message_adapter
-
-    if line is None or not line.strip().startswith(b"{"):
-        return None
-    try:
-        return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
-    except ValueError:
-        return None
-
-
-@asynccontextmanager
-async def _remote(server: RemoteServer) -> AsyncIterator[Any]:
-    if server.type == "sse":
-        from mcp.client.sse import sse_client
-
-        async with sse_client(server.url, headers=dict(server.headers)) as streams:
-            yield streams
-        return
-    import httpx2
-    from mcp.client.streamable_http import streamable_http_client
-
-    seconds = httpx2.Timeout(HTTP_SECONDS, read=max(HTTP_SECONDS, server.timeout or 0.0) + 300)
-    async with (
-        httpx2.AsyncClient(headers=dict(server.headers), timeout=seconds) as client,
-        streamable_http_client(server.url, http_client=client) as streams,
-    ):
-        yield streams
-
-
-def _listed(tool: "types.Tool") -> ListedTool:
-    hints = tool.annotations
-    read_only = bool(hints and hints.read_only_hint)
-    return ListedTool(
-        name=tool.name,
-        description=tool.description or (hints.title if hints and hints.title else "") or "",
-        input_schema=tool.input_schema,
-        read_only=read_only,
-        idempotent=read_only or bool(hints and hints.idempotent_hint),
-    )
-
-
-def _content(result: "types.CallToolResult") -> tuple[tuple[Part, ...], tuple[Produced, ...]]:
-    """The result's texts and its files; the structured form only where there is nothing else to show."""
-    parts: list[Part] = []
-    files: list[Produced] = []
-    for number, block in enumerate(result.content, 1):
-        taken = _taken(block, number)
-        if isinstance(taken, Produced):
-            files.append(replace(taken, at=len(parts)))
-        else:
-            parts.append(TextPart(text=taken))
-    if result.structured_content is not None and not any(isinstance(p, TextPart) and p.text.strip() for p in parts):
-        parts.append(TextPart(text=json.dumps(result.structured_content, ensure_ascii=False)))
-    return tuple(parts), tuple(files)
-
-
-def _taken(block: Any, number: int) -> str | Produced:
-    match block.type:
-        case "text":
-            return str(block.text)
-        case "image" | "audio":
-            ending = block.mime_type.partition(";")[0].rpartition("/")[2].partition("+")[0]
-            return _file(block.data, f"{block.type}-{number}.{ending}", block.mime_type)
-        case "resource_link":
-            about = f": {block.description}" if block.description else ""
-            return f"[resource {block.name} at {block.uri}{about}]"
-        case "resource":
-            inner = block.resource
-            name = unquote(str(inner.uri).partition("?")[0].rpartition("/")[2]) or f"resource-{number}"
-            text = getattr(inner, "text", None)
-            if text is None:
-                return _file(inner.blob, name, inner.mime_type or "", title=str(inner.uri))
-            if len(text) <= TEXT_AT_MOST:
-                return f"[resource {inner.uri}]\n{text}"
-            return Produced(name, text.encode(errors="replace"), inner.mime_type or "text/plain", title=str(inner.uri))
-        case kind:
-            return f"[{kind}; not shown]"
-
-
-def _file(data: str, name: str, media_type: str, *, title: str = "") -> Produced | str:
-    """The file in a block; a note if it is too large to be one (a third is what base64 adds), or is garbled."""
-    if len(data) > BYTES_AT_MOST * 3 // 2:
-        return f"[{name}, {len(data):,} characters; not kept: it is too large]"
-    try:
-        return Produced(name, b64decode("".join(data.split()), validate=True), media_type, title=title)
-    except ValueError:
-        return f"[{name}; not kept: it is no valid base64]"

@@ -19,11 +19,15 @@ def memory_tools() -> tuple[Tool, ...]:
         kind="builtin",
         description=(
             "Keep one fact for later sessions: short, true without this conversation, and not to be found in the "
-            "files. `heading` is the section of the memory it belongs to."
+            "files. Use it when the user tells something that will matter again, or asks for it; not for the state of "
+            "the present task. `heading` is the section of the memory it belongs to."
         ),
         input_schema={
             "type": "object",
-            "properties": {"text": _TEXT, "heading": {"type": "string", "minLength": 1, "maxLength": 200}},
+            "properties": {
+                "text": {**_TEXT, "description": "one sentence, e.g. Bo's tea is green, without sugar"},
+                "heading": {"type": "string", "minLength": 1, "maxLength": 200, "description": "e.g. Preferences"},
+            },
             "required": ["text"],
             "additionalProperties": False,
         },
@@ -35,10 +39,13 @@ def memory_tools() -> tuple[Tool, ...]:
         name="forget",
         own_name="forget",
         kind="builtin",
-        description="Remove one fact from memory: give its text, or a part of it that no other fact has.",
+        description=(
+            "Remove one fact from memory: give its text, or a part of it that no other fact has. Use it when a fact is "
+            "wrong or outdated, or the user asks for it; not to make room."
+        ),
         input_schema={
             "type": "object",
-            "properties": {"text": _TEXT},
+            "properties": {"text": {**_TEXT, "description": "of the fact, e.g. tea is green"}},
             "required": ["text"],
             "additionalProperties": False,
         },

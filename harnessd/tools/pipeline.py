@@ -6,8 +6,9 @@ to do. Nothing about a call is held only in memory.
 
 import hashlib
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Literal
 
 import anyio
@@ -28,15 +29,26 @@ from harnessd.facts.run import Approval, Decision
 from harnessd.facts.state import OpenCall
 from harnessd.ids import new_id
 from harnessd.journal.stamp import from_now
-from harnessd.permissions.call import GateCall, Target
+from harnessd.permissions.call import GateCall
 from harnessd.permissions.gate import answered
 from harnessd.tools.arguments import BadSchema, Invalid, canonical, check_arguments, parse_arguments, takes_no_arguments
+from harnessd.tools.gate_call import gate_call
+from harnessd.tools.questions import Questions
 from harnessd.tools.recorder import Recorder
-from harnessd.tools.schedule import TOGETHER_AT_MOST, plan
-from harnessd.tools.tool import Effect, Outcome, Preview, StillOpen, Tool, ToolContext, no_targets
+from harnessd.tools.schedule import TOGETHER_AT_MOST, plan, run_batch
+from harnessd.tools.tool import Asks, Effect, Outcome, Preview, StillOpen, Tool, ToolContext
 from harnessd.tools.toolbox import Toolbox, UnknownTool
 from harnessd.tools.trim import Evict, ResultRule, trim
-from harnessd.tools.unrun import denied, invalid, not_allowed_by, outcome_unknown, raised, stopped, timed_out
+from harnessd.tools.unrun import (
+    denied,
+    invalid,
+    not_allowed_by,
+    outcome_unknown,
+    raised,
+    stopped,
+    timed_out,
+    unanswered,
+)
 
 
 @dataclass(frozen=True)
@@ -69,6 +81,7 @@ class Ready:
     arguments: JsonObject
     effect: Effect
     concurrency_safe: bool
+    idempotency_key: str
 
     @property
     def id(self) -> str:
@@ -96,14 +109,30 @@ async def run_calls(
     stopping: Callable[[], bool] = lambda: False,
     together: int = TOGETHER_AT_MOST,
     expires_at: Callable[[], str | None] = lambda: None,
+    answer_to: Callable[[str], Awaitable[None]] | None = None,
+    may_ask: Callable[[], bool] = lambda: True,
 ) -> Done | Waiting:
     """Brings every call of the turn to its one result, or to an approval that waits for a person.
 
-    `calls` are `state.active_run.calls`; whatever of them is done already stays as it is. Raises `StorageError` if
-    the journal cannot be written. A cancellation goes through; if `stopping()` says that a stop caused it, every open
-    call is recorded as cancelled before.
+    `calls` are `state.active_run.calls`; whatever of them is done already stays as it is. `answer_to` waits until the
+    question with that approval's id is answered (None: no call can be held for that); `may_ask` says whether questions
+    are put to a person at all, else they are declined. Raises `StorageError` if the journal cannot be written. A
+    cancellation goes through; if `stopping()` says that a stop caused it, every open call is recorded as cancelled
+    before.
     """
-    line = _Line(ledger, turn, toolbox, decide, context_for, before, after, results or {}, evict, stopping, expires_at)
+    line = _Line(
+        ledger,
+        turn,
+        toolbox,
+        decide,
+        context_for,
+        before,
+        after,
+        results or {},
+        evict,
+        stopping,
+        Questions(ledger, lambda event: _record(ledger, turn, event), expires_at, answer_to, may_ask),
+    )
     try:
         ready: list[Ready] = []
         for call in line.unfinished(calls):
@@ -112,8 +141,8 @@ async def run_calls(
             marked = line.mark(call, tool, arguments)
             if marked is not None:
                 ready.append(marked)
-        for batch in plan(ready, together):
-            await _all(line.through, batch)
+        for batch in plan(ready):
+            await run_batch(line.through, batch, together)
     except anyio.get_cancelled_exc_class():
         if stopping():
             cancel_calls(ledger, turn)
@@ -153,7 +182,7 @@ class _Line:
     results: Mapping[str, ResultRule]
     evict: Evict | None
     stopping: Callable[[], bool]
-    expires_at: Callable[[], str | None]
+    questions: Questions
     open: list[StillOpen] = field(default_factory=list)
 
     def unfinished(self, calls: Sequence[OpenCall]) -> list[OpenCall]:
@@ -161,6 +190,7 @@ class _Line:
         left: list[OpenCall] = []
         for call in calls:
             if call.status == "running" and call.effect != "read" and not call.idempotent:
+                self.questions.withdraw(call.call.id, "the call that it belongs to was interrupted")
                 self.record(_completed(call, outcome_unknown()))
             elif call.status in {"pending", "running"}:
                 left.append(call)
@@ -185,6 +215,7 @@ class _Line:
         known = tool if isinstance(tool, Tool) else None
         valid = None if isinstance(arguments, Invalid) else arguments
         effect: Effect = "read" if known is None else known.effect if valid is None else known.effect_of(valid)
+        key = call.idempotency_key or self.idempotency_key(call)
         if not call.created:
             self.record(
                 ToolCallCreated(
@@ -197,14 +228,14 @@ class _Line:
                     concurrency_safe=known.concurrency_safe if known else True,
                     origin=known.origin if known else "local",
                     action_hash=_action(call, valid),
-                    idempotency_key=self.idempotency_key(call),
+                    idempotency_key=key,
                 )
             )
         if isinstance(arguments, Invalid):
             self.record(_completed(call, invalid(arguments)))
         if known is None or valid is None:
             return None
-        return Ready(call, known, valid, effect, known.concurrency_safe)
+        return Ready(call, known, valid, effect, known.concurrency_safe, key)
 
     async def through(self, ready: Ready) -> None:
         """Decide, run, trim, after-hooks. The one place where whatever a tool raises becomes a result."""
@@ -216,6 +247,13 @@ class _Line:
             if decided is None:
                 return
             outcome = await self.run(ready, *decided)
+            while isinstance(outcome, Asks):
+                declined = self.questions.put(self.about(ready, decided[1]), outcome.questions)
+                if declined is None:
+                    return
+                context = replace(decided[0], answers=(*decided[0].answers, *declined))
+                decided = context, decided[1]
+                outcome = await self.run(ready, *decided)
             if isinstance(outcome, StillOpen):
                 self.open.append(outcome)
                 return
@@ -236,31 +274,36 @@ class _Line:
         """The result, after the facts that came with it."""
         for event in outcome.events:
             self.record(event)
+        self.questions.withdraw(ready.id, "the call ended before it was answered")
         self.record(_completed(ready.call, outcome, round((time.monotonic() - started) * 1000)))
 
     async def decide(self, ready: Ready) -> tuple[ToolContext, Decision] | None:
         """What the call may do and on whose word; None if it has its result already or waits for a person."""
         call, answer = ready.call, ready.call.answer
         if answer is not None and answer.outcome != "allowed" and call.status != "running":
-            self.record(_completed(call, not_allowed_by(answer)))
+            refused = None
+            if call.decision is not None and answer.outcome == "denied":
+                refused = answered(call.decision, "deny", answer.note or f"denied by {answer.by or 'a person'}")
+            self.record(_completed(call, not_allowed_by(answer), decision=refused))
+            return None
+        if call.answers and call.answers[-1].outcome == "expired" and call.status != "running":
+            self.record(_completed(call, unanswered()))
             return None
         context = self.context_for(call)
-        targets: tuple[Target, ...] = ()
-        if ready.tool.targets is not no_targets:
-            targets = ready.tool.targets(context, ready.arguments)
-        decision = await self.ask_gate(_gate_call(ready, targets, context))
+        asked = gate_call(ready.tool, ready.arguments, ready.effect, context)
+        targets, decision = asked.targets, await self.ask_gate(asked)
         if decision.verdict == "deny":
             self.record(_completed(call, denied(decision), decision=decision))
             return None
         by_person = answer is not None and answer.outcome == "allowed"
-        under_way = call.status == "running"
+        under_way = call.status == "running" or bool(call.answers)
         preview: Preview | Outcome | None = None
         if decision.verdict == "ask" or by_person:
             preview = await anyio.to_thread.run_sync(
                 ready.tool.preview, context.decided(targets, approved=by_person, base=None), ready.arguments
             )
         if isinstance(preview, Outcome):
-            self.record(_completed(call, preview))
+            self.record(_completed(call, preview, decision=decision))
             return None
         base = preview.base if preview else None
         if answer is not None and by_person and not under_way and base != answer.base:
@@ -279,12 +322,13 @@ class _Line:
             approved=by_person,
             base=base,
             call_id=ready.id,
-            idempotency_key=call.idempotency_key or self.idempotency_key(call),
+            idempotency_key=ready.idempotency_key,
             delta=self.deltas(ready),
+            answers=call.answers,
         )
         return context, decision
 
-    async def run(self, ready: Ready, context: ToolContext, decision: Decision) -> Outcome | StillOpen:
+    async def run(self, ready: Ready, context: ToolContext, decision: Decision) -> Outcome | StillOpen | Asks:
         """The effect. What permits a writer's effect is on disk before it happens."""
         for hook in self.before:
             await hook(ready, context)
@@ -297,25 +341,31 @@ class _Line:
                 return stopped(under_way=False)
         left = context.seconds_left()
         seconds = ready.tool.timeout if left is None else min(ready.tool.timeout, left)
-        with anyio.move_on_after(seconds):
-            return await ready.tool.run(context, ready.arguments)
+        about = partial(self.about, ready, decision)
+        with anyio.move_on_after(seconds) as scope, self.questions.held(ready.id, about, scope) as ask:
+            return await ready.tool.run(replace(context, ask=ask), ready.arguments)
         return timed_out(ready.tool.name, seconds, ready.effect)
 
     def ask(self, ready: Ready, decision: Decision, preview: Preview | None) -> None:
-        approval = Approval(
-            id=new_id("apr"),
+        asked = {
+            "id": new_id("apr"),
+            "diff": preview.diff if preview else None,
+            "base": preview.base if preview else None,
+            "requested_at": from_now(),
+            "expires_at": self.questions.expires_at(),
+        }
+        self.record(ToolApprovalRequired(approval=self.about(ready, decision).model_copy(update=asked)))
+
+    def about(self, ready: Ready, decision: Decision) -> Approval:
+        """The call, as whoever decides about it is shown."""
+        return Approval(
             run_id=self.turn.run_id,
             turn_id=self.turn.turn_id,
             tool_call_id=ready.id,
             tool_name=ready.tool.name,
             arguments=ready.arguments,
             policy=decision,
-            diff=preview.diff if preview else None,
-            base=preview.base if preview else None,
-            requested_at=from_now(),
-            expires_at=self.expires_at(),
         )
-        self.record(ToolApprovalRequired(approval=approval))
 
     def withdraw(self, ready: Ready, approval_id: str) -> None:
         """The approval was given for a file that has changed since."""
@@ -361,25 +411,6 @@ class _Line:
         _record(self.ledger, self.turn, event)
 
 
-async def _all(through: Callable[[Ready], Coroutine[None, None, None]], batch: Sequence[Ready]) -> None:
-    """Takes a batch through together; a broken promise in one of them comes out as it is, not as a group."""
-    if len(batch) == 1:
-        await through(batch[0])
-        return
-    try:
-        async with anyio.create_task_group() as group:
-            for ready in batch:
-                group.start_soon(through, ready)
-    except BaseExceptionGroup as broken:
-        raise _first(broken) from None
-
-
-def _first(error: BaseException) -> BaseException:
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error
-
-
 def _record(ledger: Recorder, turn: TurnScope, event: Event) -> None:
     ledger.record(event.model_copy(update={"run_id": turn.run_id, "turn_id": turn.turn_id}))
 
@@ -403,21 +434,6 @@ def _completed(
 
 def _resolved(approval_id: str, call_id: str, outcome: Literal["cancelled"], note: str) -> ToolApprovalResolved:
     return ToolApprovalResolved(approval_id=approval_id, tool_call_id=call_id, outcome=outcome, note=note)
-
-
-def _gate_call(ready: Ready, targets: tuple[Target, ...], context: ToolContext) -> GateCall:
-    tool = ready.tool
-    return GateCall(
-        tool=tool.name,
-        own_name=tool.own_name,
-        kind=tool.kind,
-        arguments=ready.arguments,
-        effect=ready.effect,
-        targets=targets,
-        origin_of_context=context.origin,
-        remote=tool.origin == "remote",
-        server=tool.server,
-    )
 
 
 def _action(call: OpenCall, arguments: JsonObject | None) -> str:

@@ -6,16 +6,20 @@ All of this blocks; call it from a thread.
 """
 
 import errno
+import io
 import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import PurePosixPath
+from typing import BinaryIO
 
 from harnessd.ids import new_id
 
 LISTED_AT_MOST = 50_000
+COMPARED_AT_ONCE = 1024 * 1024
+"""Bytes of a file that are held against what is expected at a time."""
 
 
 class Unusable(Exception):
@@ -36,27 +40,46 @@ def read_file(path: str, *, at_most: int) -> bytes | None:
 
     Raises `Unusable` for anything else (folder, device, link, too large) and for a path that leads through a link.
     """
+    with open_file(path, at_most=at_most) as opened:
+        if opened is None:
+            return None
+        # What it has, and one byte to see whether it grew: a buffer for the most it may have takes longer than reading.
+        data = opened.file.read(opened.status.st_size + 1)
+        if len(data) > opened.status.st_size:
+            data += opened.file.read(at_most + 1 - len(data))
+    if len(data) > at_most:
+        raise Unusable(f"{PurePosixPath(path).name} grew beyond {at_most:,} bytes while it was read")
+    return data
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A regular file open for reading, and what it was then."""
+
+    file: BinaryIO
+    status: os.stat_result
+
+
+@contextmanager
+def open_file(path: str, *, at_most: int) -> Iterator[Opened | None]:
+    """A regular file of up to `at_most` bytes, open for reading; None if there is none. Raises as `read_file` does."""
     real = PurePosixPath(path)
     try:
         with open_folder(real.parent) as folder:
             handle = os.open(real.name, OPEN_FILE, dir_fd=folder)
     except FileNotFoundError:
-        return None
+        yield None
+        return
     except OSError as error:
         raise unusable(error, real) from None
+    status = _regular(handle, real.name)
     with os.fdopen(handle, "rb") as file:
-        status = os.fstat(handle)
-        if not stat.S_ISREG(status.st_mode):
-            raise Unusable(f"{real.name} is {kind_of(status.st_mode)}, not a file")
         if status.st_size > at_most:
             raise Unusable(f"{real.name} has {status.st_size:,} bytes; only files of up to {at_most:,} can be opened")
-        # What it has, and one byte to see whether it grew: a buffer for the most it may have takes longer than reading.
-        data = file.read(status.st_size + 1)
-        if len(data) > status.st_size:
-            data += file.read(at_most + 1 - len(data))
-    if len(data) > at_most:
-        raise Unusable(f"{real.name} grew beyond {at_most:,} bytes while it was read")
-    return data
+        try:
+            yield Opened(file, status)
+        except OSError as error:
+            raise unusable(error, real) from None
 
 
 def list_folder(path: str) -> list[Entry] | None:
@@ -72,18 +95,28 @@ def list_folder(path: str) -> list[Entry] | None:
         raise unusable(error, real) from None
 
 
-def replace_file(path: str, data: bytes, *, expected: bytes | None) -> None:
-    """Puts `data` in place of the file in one step; folders on the way are made. The mode of the file is kept.
+def replace_file(path: str, data: bytes, *, expected: bytes | None) -> str:
+    """Puts `data` in place of the file in one step; folders on the way are made.
 
-    `expected` is what the file must still hold (None: it must not exist). Raises `Unusable` if it does not, or as
-    `read_file` does; the file is then as it was.
+    Mode, owner, group and extended attributes of the file are kept; what could not be is said in the answer, "" if
+    nothing. `expected` is what the file must still hold (None: it must not exist). Raises `Unusable` if it does not,
+    if the file is read-only, or as `read_file` does; the file is then as it was.
     """
     real = PurePosixPath(path)
     try:
         with open_folder(real.parent, make=True) as folder:
-            _replace(folder, real.name, data, expected)
+            return _replace(folder, real.name, data, expected)
     except OSError as error:
         raise unusable(error, real) from None
+
+
+def _regular(handle: int, name: str) -> os.stat_result:
+    """What the open file is; closes it and raises if it is none."""
+    status = os.fstat(handle)
+    if stat.S_ISREG(status.st_mode):
+        return status
+    os.close(handle)
+    raise Unusable(f"{name} is {kind_of(status.st_mode)}, not a file")
 
 
 OPEN_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -127,28 +160,53 @@ def _open_step(folder: int, step: str, flags: int, *, make: bool) -> int:
     return os.open(step, flags, dir_fd=folder)
 
 
-def _replace(folder: int, name: str, data: bytes, expected: bytes | None) -> None:
-    mode = _check(folder, name, expected)
+def _replace(folder: int, name: str, data: bytes, expected: bytes | None) -> str:
+    told = ""
     temporary = f".{new_id('tmp')}.tmp"
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    handle = os.open(temporary, flags, 0o666, dir_fd=folder)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            if mode is not None:
-                os.fchmod(handle, mode)
-            os.fsync(handle)
-        _check(folder, name, expected)
-        if expected is None:
-            _move_new(folder, temporary, name)
-        else:
-            os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(temporary, dir_fd=folder)
-        raise
+    with _holding(folder, name, expected) as old:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        handle = os.open(temporary, flags, 0o666, dir_fd=folder)
+        try:
+            with os.fdopen(handle, "wb", buffering=0) as file:
+                _write_all(file, data)
+                if old is not None:
+                    told = _as_before(old, handle)
+                os.fsync(handle)
+            with _holding(folder, name, expected):
+                pass
+            if expected is None:
+                _move_new(folder, temporary, name)
+            else:
+                os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(temporary, dir_fd=folder)
+            raise
     os.fsync(folder)
+    return told
+
+
+def _write_all(file: io.FileIO, data: bytes) -> None:
+    left = memoryview(data)
+    while left:
+        left = left[file.write(left) :]
+
+
+def _as_before(old: int, new: int) -> str:
+    """Gives the new file the owner, mode and attributes of the old one; says which of them it could not."""
+    was, told = os.fstat(old), ""
+    if (was.st_uid, was.st_gid) != (os.geteuid(), os.fstat(new).st_gid):
+        try:
+            os.fchown(new, was.st_uid, was.st_gid)
+        except PermissionError:
+            told = "the file now belongs to the user that the agent runs as"
+            with suppress(PermissionError):
+                os.fchown(new, -1, was.st_gid)
+    with suppress(OSError):  # a file system without them, or ones that only the system may set
+        for attribute in os.listxattr(old):
+            os.setxattr(new, attribute, os.getxattr(old, attribute))
+    os.fchmod(new, stat.S_IMODE(was.st_mode))  # last: a change of owner or of an access list changes the mode
+    return told
 
 
 def _move_new(folder: int, temporary: str, name: str) -> None:
@@ -164,23 +222,35 @@ def _move_new(folder: int, temporary: str, name: str) -> None:
         os.unlink(temporary, dir_fd=folder)
 
 
-def _check(folder: int, name: str, expected: bytes | None) -> int | None:
-    """The mode of the file if it holds `expected`; None if it should not exist and does not."""
+@contextmanager
+def _holding(folder: int, name: str, expected: bytes | None) -> Iterator[int | None]:
+    """A descriptor of the file if it holds `expected` and may be written; None if it should not exist and does not."""
     try:
         handle = os.open(name, OPEN_FILE, dir_fd=folder)
     except FileNotFoundError:
         if expected is None:
-            return None
+            yield None
+            return
         raise Unusable(f"{name} is gone since it was read; nothing was written") from None
-    with os.fdopen(handle, "rb") as file:
-        status = os.fstat(handle)
-        if not stat.S_ISREG(status.st_mode):
-            raise Unusable(f"{name} is {kind_of(status.st_mode)}, not a file")
+    status = _regular(handle, name)
+    with os.fdopen(handle, "rb", buffering=0) as file:
         if expected is None:
             raise Unusable(f"{name} was made by somebody else meanwhile; read it first. Nothing was written")
-        if status.st_size != len(expected) or file.read(len(expected) + 1) != expected:
+        if status.st_size != len(expected) or not _is_same(file, expected):
             raise Unusable(f"{name} changed since it was read; read it again. Nothing was written")
-    return stat.S_IMODE(status.st_mode)
+        # Replacing needs only the folder; the file's own mode is what its owner said about changing it.
+        if not status.st_mode & 0o222 or not os.access(name, os.W_OK, dir_fd=folder, effective_ids=True):
+            raise Unusable(f"{name} is read-only (mode {stat.S_IMODE(status.st_mode):04o}); nothing was written")
+        yield handle
+
+
+def _is_same(file: io.FileIO, expected: bytes) -> bool:
+    at = 0
+    while chunk := file.read(COMPARED_AT_ONCE):
+        if chunk != expected[at : at + len(chunk)]:
+            return False
+        at += len(chunk)
+    return at == len(expected)
 
 
 def _entry(folder: int, name: str) -> Entry:

@@ -22,10 +22,13 @@ def skill_tool() -> Tool:
         name="skill",
         own_name="skill",
         kind="builtin",
-        description="Open a skill by its name before doing what it is about; the index in your prompt lists them.",
+        description=(
+            "Open a skill by its name before doing what it is about; the index in your prompt lists them. Not for a "
+            "skill that you opened already in this conversation."
+        ),
         input_schema={
             "type": "object",
-            "properties": {"name": {"type": "string", "minLength": 1}},
+            "properties": {"name": {"type": "string", "minLength": 1, "description": "e.g. fix-a-bug"}},
             "required": ["name"],
             "additionalProperties": False,
         },

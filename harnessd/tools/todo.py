@@ -14,7 +14,7 @@ def todo_tool() -> Tool:
     item = {
         "type": "object",
         "properties": {
-            "text": {"type": "string", "minLength": 1, "maxLength": 500},
+            "text": {"type": "string", "minLength": 1, "maxLength": 500, "description": "e.g. Run the tests"},
             "status": {"enum": list(_SIGNS)},
         },
         "required": ["text", "status"],
@@ -24,7 +24,10 @@ def todo_tool() -> Tool:
         name="todo",
         own_name="todo",
         kind="builtin",
-        description="Set the list of things to do, whole and in order, for work of several steps.",
+        description=(
+            "Set the list of things to do, whole and in order. Use it for work of several steps, and again whenever "
+            "one is done; not for what is one step."
+        ),
         input_schema={
             "type": "object",
             "properties": {"todos": {"type": "array", "items": item, "maxItems": TODOS_AT_MOST}},

@@ -8,7 +8,8 @@ from typing import Literal
 
 from harnessd.facts.event import Event
 from harnessd.facts.message import CallStatus, JsonObject, Origin, Part, TextPart
-from harnessd.facts.run import ArtifactRef, Failure
+from harnessd.facts.run import ArtifactRef, Failure, Question
+from harnessd.facts.state import QuestionAnswer
 from harnessd.home.definition import Definition
 from harnessd.home.door import Author, Cause, Door
 from harnessd.home.layout import Home
@@ -61,6 +62,22 @@ class StillOpen:
     approvals: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True)
+class Asks:
+    """The call has no result yet: a person is asked first. Then it is run again, with the answers in its context."""
+
+    questions: tuple[Question, ...]
+
+
+class NobodyToAsk(Exception):
+    """A question came up where none can be: outside a call, or after it."""
+
+
+async def ask_nobody(question: Question) -> QuestionAnswer:
+    """For calls that nobody stands by; raises `NobodyToAsk`."""
+    raise NobodyToAsk("nobody can be asked here")
+
+
 def succeeded(text: str, *, changed: bool = False, commit: str | None = None, origin: Origin = "agent") -> Outcome:
     """A result that is one text."""
     return Outcome("ok", (TextPart(text=text),), changed=changed, commit=commit, origin=origin)
@@ -86,7 +103,8 @@ class ToolContext:
     `origin` is the lowest one in what the model has seen. `definition` is the home as it stands now. `seen`
     remembers which version of a file this session read. `found` are the tools found in it, `artifacts` what it
     produced so far. `targets` are the places that the gate decided about; a tool touches no others. `approved` says
-    that a person allowed this call, `base` which blob that approval was bound to.
+    that a person allowed this call, `base` which blob that approval was bound to. `answers` are those that a person
+    gave to earlier questions of this call; `ask` puts one while the call waits and lives.
     """
 
     home: Home
@@ -111,6 +129,8 @@ class ToolContext:
     targets: tuple[Target, ...] = ()
     approved: bool = False
     base: str | None = None
+    answers: tuple[QuestionAnswer, ...] = ()
+    ask: "Ask" = ask_nobody
 
     def decided(self, targets: tuple[Target, ...], *, approved: bool, base: str | None) -> "ToolContext":
         """The same, bound to what was decided."""
@@ -121,7 +141,8 @@ class ToolContext:
         return None if self.deadline is None else max(0.0, self.deadline - time.monotonic())
 
 
-Run = Callable[[ToolContext, JsonObject], Awaitable[Outcome | StillOpen]]
+Ask = Callable[[Question], Awaitable[QuestionAnswer]]
+Run = Callable[[ToolContext, JsonObject], Awaitable[Outcome | StillOpen | Asks]]
 Targets = Callable[[ToolContext, JsonObject], tuple[Target, ...]]
 EffectFor = Callable[[JsonObject], Effect]
 MakePreview = Callable[[ToolContext, JsonObject], Preview | Outcome | None]

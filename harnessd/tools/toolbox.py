@@ -1,7 +1,8 @@
 """Which tools are on offer, in which order, and which one does the model mean."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from harnessd.models.request import ToolSpec
 from harnessd.tools.find_tools import find_tools_tool
@@ -69,6 +70,14 @@ class Toolbox:
             wanted = dict.fromkeys([*self._offered, *(name for name in key if name in self._tools)])
             specs = self._specs[key] = tuple(_spec(self._tools[name]) for name in wanted)
         return specs
+
+    @cached_property
+    def offered_as(self) -> Mapping[str, tuple[str, ...]]:
+        """The names under which tools are offered, by the name that each has where it comes from."""
+        names: dict[str, tuple[str, ...]] = {}
+        for tool in self._tools.values():
+            names[tool.own_name] = (*names.get(tool.own_name, ()), tool.name)
+        return names
 
     @property
     def tools(self) -> tuple[Tool, ...]:

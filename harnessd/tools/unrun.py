@@ -32,6 +32,11 @@ def not_allowed_by(answer: Answer) -> Outcome:
     return failed(answer.outcome, text, status=status)
 
 
+def unanswered() -> Outcome:
+    """The call's server asked something, and nobody answered in time."""
+    return failed("expired", "Nobody answered its question in time; the call was not gone on with.", status="cancelled")
+
+
 def stopped(*, under_way: bool) -> Outcome:
     """The run was stopped before the call, or while it was under way."""
     text = (

@@ -58,6 +58,8 @@ ITEM = {
     "type": "object",
     "properties": {"text": {"type": "string"}, "status": {"type": "string", "enum": ["pending", "done"]}},
 }
+EXECUTE = ("command", "background", "job", "action")
+CONNECT = ("action", "name", "url", "command", "args")
 TOOLS = (
     READ,
     tool("write", "path", "content"),
@@ -69,7 +71,8 @@ TOOLS = (
     tool("remember", "text", heading={"type": "string"}),
     tool("forget", "text"),
     tool("skill", "name"),
-    tool("execute", "command"),
+    ToolSpec(name="execute", input_schema={"type": "object", "properties": {key: {} for key in EXECUTE}}),
+    ToolSpec(name="connect", input_schema={"type": "object", "properties": {key: {} for key in CONNECT}}),
     tool("delegate", "agent", "task"),
     tool("todo", todos={"type": "array", "items": ITEM}),
     tool("conclude", "conclusion"),
@@ -114,6 +117,14 @@ SENTENCES = [
     ("write work/a.txt:\nread b\nrun c", "write", {"path": "work/a.txt", "content": "read b\nrun c\n"}),
     ('in a.txt, replace "x y" with "z"', "edit", {"path": "a.txt", "edits": [{"old": "x y", "new": "z"}]}),
     ("run `ls -l`", "execute", {"command": "ls -l"}),
+    ("run in the background: sleep 9", "execute", {"command": "sleep 9", "background": True}),
+    ("look at job_1-a.", "execute", {"job": "job_1-a", "action": "look"}),
+    ("Stop the job job_1-a", "execute", {"job": "job_1-a", "action": "stop"}),
+    ("list the servers", "connect", {"action": "list"}),
+    ("try the server https://a.example/mcp", "connect", {"action": "try", "url": "https://a.example/mcp"}),
+    ("try the server uvx 'a b'", "connect", {"action": "try", "command": "uvx", "args": ["a b"]}),
+    ('attach the server a: "it', "connect", {"action": "attach", "name": "a", "command": '"it'}),
+    ("detach the server a.", "connect", {"action": "detach", "name": "a"}),
     ("delegate to taster: try the tea", "delegate", {"agent": "taster", "task": "try the tea"}),
     (
         "todo: a; b",

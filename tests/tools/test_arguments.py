@@ -1,6 +1,7 @@
 """Only what the model certainly wrote becomes arguments."""
 
 import json
+import time
 
 import pytest
 from hypothesis import given, settings
@@ -199,3 +200,130 @@ def test_m1_a_schema_that_cannot_be_used_is_told(schema: object) -> None:
 def test_equal_arguments_have_one_canonical_text(value: dict[str, object]) -> None:
     turned = dict(reversed(list(value.items())))
     assert canonical(value) == canonical(turned)
+
+
+# --- the liberties together with what a cut or a slip makes of them
+
+
+@st.composite
+def loosely(draw: st.DrawFn) -> tuple[str, object]:
+    """An object as a careless model writes it, and what it means."""
+
+    def put(value: object, depth: int) -> str:
+        if isinstance(value, dict):
+            pairs = [f"{quoted(key)}{gap()}:{gap()}{put(inner, depth + 1)}" for key, inner in value.items()]
+            return "{" + gap() + listed(pairs) + "}"
+        if isinstance(value, list):
+            return "[" + gap() + listed([put(inner, depth + 1) for inner in value]) + "]"
+        if isinstance(value, str):
+            return quoted(value)
+        if value is None or isinstance(value, bool):
+            python = draw(st.booleans())
+            return repr(value) if python else json.dumps(value)
+        return json.dumps(value)
+
+    def quoted(text: str) -> str:
+        inner = json.dumps(text, ensure_ascii=draw(st.booleans()))
+        if draw(st.booleans()):
+            return "'" + inner[1:-1].replace('\\"', '"').replace("'", "\\'") + "'"
+        return inner
+
+    def listed(items: list[str]) -> str:
+        comma = f"{gap()},{gap()}" if items and draw(st.booleans()) else ""
+        return f"{gap()},{gap()}".join(items) + comma
+
+    def gap() -> str:
+        return draw(st.sampled_from(["", " ", "\n", "/* why */", "// so\n"]))
+
+    value = draw(st.dictionaries(texts, values, max_size=3))
+    text = put(value, 0)
+    match draw(st.sampled_from(["plain", "fence", "twice"])):
+        case "fence":
+            text = f"```json\n{text}\n```"
+        case "twice":
+            text = json.dumps(text)
+    return text, value
+
+
+@given(loosely())
+@settings(max_examples=100)
+def test_l1_every_liberty_has_its_one_meaning(written: tuple[str, object]) -> None:
+    text, meant = written
+    assert parse_arguments(text, anything) == meant
+
+
+@given(loosely(), st.data())
+@settings(max_examples=150)
+def test_l1_no_beginning_of_a_careless_text_is_executed(written: tuple[str, object], data: st.DataObject) -> None:
+    text, _ = written
+    found = parse_arguments(text[: data.draw(st.integers(0, len(text) - 1))], anything)
+    assert isinstance(found, Invalid)
+    assert found.line >= 1
+    assert found.column >= 1
+    assert found.rule
+
+
+@given(objects, st.data())
+@settings(max_examples=150)
+def test_l1_a_lost_or_doubled_character_is_never_mended(value: dict[str, object], data: st.DataObject) -> None:
+    """What still reads is what strict JSON reads, but for the spellings that have one meaning."""
+    text = json.dumps(value)
+    at = data.draw(st.integers(0, len(text) - 1))
+    slip = data.draw(st.sampled_from(["", text[at] * 2, *"{}[]\",:\\'"]))
+    slipped = text[:at] + slip + text[at + 1 :]
+    found = parse_arguments(slipped, anything)
+    try:
+        strict = json.loads(slipped, object_pairs_hook=_no_pair_twice, parse_constant=_not_json)
+    except (ValueError, RecursionError):
+        if not isinstance(found, Invalid):
+            reading = read_lenient(slipped)
+            assert isinstance(reading, Reading)
+            assert reading.liberties  # each of them is told apart, none completes anything
+        return
+    assert isinstance(found, Invalid) or found == strict
+
+
+@pytest.mark.parametrize("edge", ["\\", "\\u", "\\u0", "\\ud83d\\u", "\\ud83d", "\\x41", "\\u12g4", "\\ud83d\\ud83d"])
+def test_l1_half_an_escape_is_no_character(edge: str) -> None:
+    for text in (f'{{"a": "x{edge}"}}', f'{{"a": "x{edge}', f"{{'a': 'x{edge}'}}"):
+        assert isinstance(parse_arguments(text, anything), Invalid)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{" * 100_000,
+        "[" * 100_000,
+        '{"a":' * 5_000 + "1" + "}" * 5_000,
+        '"' * 100_001,
+        '{"a": "' + "x" * 5_000_000,
+        '{"a": [' + "1," * 500_000,
+        "/*" * 100_000,
+        "'" + "\\'" * 200_000,
+        "\\" * 200_000,
+        '{"' + '\\"' * 200_000,
+        " " * 2_000_000 + "{",
+        "{" + '"a":1,' * 100_000 + "}",
+        "```" * 50_000,
+    ],
+    ids=lambda text: text[:8],
+)
+def test_l1_however_large_or_deep_it_is_refused_soon(text: str) -> None:
+    begun = time.process_time()
+    assert isinstance(parse_arguments(text, anything), Invalid)
+    assert time.process_time() - begun < 5
+
+
+def test_l1_five_megabytes_that_are_right_are_read() -> None:
+    content = "line\n" * 1_000_000
+    assert parse_arguments(json.dumps({"content": content}), anything) == {"content": content}
+    assert parse_arguments("{'content': " + json.dumps(content) + "}", anything) == {"content": content}
+
+
+@pytest.mark.parametrize(
+    "text", ['["a"]', '"[1]"', '"text"', '"\\"{}\\""', "true", "3", "[{}]", "'null'", '[{"path": "x"}]']
+)
+def test_l1_what_is_no_object_is_never_made_one(text: str) -> None:
+    found = parse_arguments(text, anything)
+    assert isinstance(found, Invalid)
+    assert "JSON object" in found.rule or "value" in found.rule

@@ -18,6 +18,7 @@ from harnessd.tools.servers import open_servers
 from harnessd.tools.tool import Outcome, Produced, ToolContext
 from tests.tools.a_session import a_context, a_home
 from tests.tools.producing_server import CONTENT, PNG, WAV
+from tests.tools.surroundings import surroundings
 
 SERVER = Path(__file__).with_name("producing_server.py")
 
@@ -31,7 +32,7 @@ def context_of(base: Path) -> ToolContext:
 async def producing(base: Path) -> AsyncIterator[tuple[ToolContext, object]]:
     context = context_of(base)
 
-    async with open_servers(folder=base, logs=base / "logs") as opened:
+    async with open_servers(surroundings(base), logs=base / "logs") as opened:
         opened.configure({"producing": StdioServer(command=sys.executable, args=(str(SERVER),))})
         await opened.ready(30)
         (tool,) = opened.tools()

@@ -6,10 +6,10 @@ import socket
 import subprocess
 import sys
 import textwrap
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -19,49 +19,12 @@ from harnessd.facts.message import JsonObject
 from harnessd.facts.state import OpenCall
 from harnessd.home.expand import MissingVariable
 from harnessd.home.tools_file import RemoteServer, StdioServer
-from harnessd.tools.servers import Servers, open_servers
-from harnessd.tools.tool import Outcome, Tool
+from harnessd.tools.accepted import server_identity
+from harnessd.tools.eras import Eras
+from harnessd.tools.servers import open_servers
 from tests.tools.a_session import no_context, text
-
-HOSTILE = Path(__file__).with_name("hostile_server.py")
-
-
-@asynccontextmanager
-async def servers_of(folder: Path, **servers: StdioServer | RemoteServer | MissingVariable) -> AsyncIterator[Servers]:
-    async with open_servers(folder=folder, logs=folder / "logs") as opened:
-        opened.configure(servers)
-        await opened.ready(30)
-        yield opened
-
-
-def hostile(how: str, timeout: float | None = None) -> StdioServer:
-    return StdioServer(command=sys.executable, args=(str(HOSTILE), how), timeout=timeout)
-
-
-def tool(servers: Servers, name: str) -> Tool:
-    return next(one for one in servers.tools() if name in {one.name, one.own_name})
-
-
-async def call(one: Tool, **arguments: object) -> Outcome:
-    with anyio.fail_after(one.timeout + 1):
-        return await one.run(no_context(OpenCall()), arguments)
-
-
-def alive(pid: int) -> bool:
-    return stat_of(pid)[0] != "Z"
-
-
-def living(group: int) -> list[int]:
-    """The processes of a group; a zombie that nobody has collected does not live."""
-    pids = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
-    return [pid for pid in pids if stat_of(pid)[0] != "Z" and stat_of(pid)[2] == str(group)]
-
-
-def stat_of(pid: int) -> list[str]:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return ["Z", "", ""]
+from tests.tools.mcp_servers import call, hostile, living, servers_of, tool
+from tests.tools.surroundings import surroundings
 
 
 async def test_the_time_server_is_started_and_called(tmp_path: Path) -> None:
@@ -86,14 +49,15 @@ def begin_repository(folder: Path) -> None:
 
 
 async def test_the_git_server_marks_its_readers(tmp_path: Path) -> None:
-    begin_repository(tmp_path)
-    (tmp_path / "new.txt").write_text("x")
+    repository = tmp_path / "repository"
+    begin_repository(repository)
+    (repository / "new.txt").write_text("x")
     git = StdioServer(
         command=sys.executable, args=("-m", "mcp_server_git"), tools=("git_status", "git_none"), trust="local"
     )
     async with servers_of(tmp_path, git=git) as servers:
         (status,) = servers.tools()
-        assert "new.txt" in text(await call(status, repo_path=str(tmp_path)))
+        assert "new.txt" in text(await call(status, repo_path=str(repository)))
         assert status.origin == "local"
         assert servers.notes() == (("git", "it does not offer git_none"),)
 
@@ -180,37 +144,13 @@ async def test_m1_a_server_that_is_not_there_says_so(tmp_path: Path) -> None:
         assert all(isinstance(event, McpFailed) for event in told.values())
         kinds = {name: event.failure.kind for name, event in told.items() if isinstance(event, McpFailed)}
         assert (kinds["gone"], kinds["unset"], kinds["dead"]) == ("cannot_start", "unset_variable", "disconnected")
+        dead = told["dead"]
+        assert isinstance(dead, McpFailed)
+        assert "cannot find my settings" in dead.failure.message
+        assert str(tmp_path / "logs/dead.log") in dead.failure.hint
+        assert all(event.failure.hint for event in told.values() if isinstance(event, McpFailed))
         assert servers.tools() == ()
     assert "cannot find my settings" in (tmp_path / "logs/dead.log").read_text()
-
-
-@pytest.mark.parametrize(
-    ("how", "offered", "note"),
-    [
-        ("garbage", ["echo"], None),
-        ("flood", ["echo"], None),
-        ("duplicates", ["echo"], "two tools are named 'echo'"),
-        ("bad schema", ["echo"], "'odd' is left out"),
-        ("long description", ["echo"], None),
-    ],
-)
-async def test_m1_what_can_be_used_of_a_hostile_server_is_used(
-    tmp_path: Path, how: str, offered: list[str], note: str | None
-) -> None:
-    async with servers_of(tmp_path, bad=hostile(how)) as servers:
-        assert [one.own_name for one in servers.tools()] == offered
-        assert [note in said for _, said in servers.notes()] == ([True] if note else [])
-        assert text(await call(tool(servers, "echo"))).startswith("pid ")
-        assert all(len(one.description) < 5000 for one in servers.tools())
-
-
-@pytest.mark.parametrize("how", ["no schema", "array schema", "list is no list"])
-async def test_m1_a_list_that_is_no_mcp_costs_only_that_server(tmp_path: Path, how: str) -> None:
-    async with servers_of(tmp_path, bad=hostile(how), good=hostile("well")) as servers:
-        assert [one.name for one in servers.tools()] == ["mcp__good__echo"]
-        assert [event.failure.kind for event in servers.status().values() if isinstance(event, McpFailed)] == [
-            "not_mcp"
-        ]
 
 
 async def test_m1_thousands_of_tools_are_bounded_and_odd_names_made_fit(tmp_path: Path) -> None:
@@ -224,7 +164,7 @@ async def test_m1_thousands_of_tools_are_bounded_and_odd_names_made_fit(tmp_path
 
 
 async def test_m1_a_server_that_hangs_costs_at_most_its_timeout(tmp_path: Path) -> None:
-    async with open_servers(folder=tmp_path, logs=tmp_path / "logs") as servers:
+    async with open_servers(surroundings(tmp_path), logs=tmp_path / "logs") as servers:
         servers.configure({"slow": hostile("hangs", timeout=1.0), "good": hostile("well")})
         began = anyio.current_time()
         await servers.ready(0.5)
@@ -233,22 +173,6 @@ async def test_m1_a_server_that_hangs_costs_at_most_its_timeout(tmp_path: Path) 
         await servers.ready(20)
         assert [one.name for one in servers.tools()] == ["mcp__good__echo"]
         assert isinstance(servers.status()["good"], McpConnected)
-
-
-@pytest.mark.parametrize(
-    ("how", "status", "kind"),
-    [
-        ("never answers", "timeout", "timeout"),
-        ("content is no list", "error", "not_mcp"),
-        ("says error", "error", "tool_error"),
-        ("huge", "ok", None),
-    ],
-)
-async def test_m1_a_bad_answer_is_a_failed_call(tmp_path: Path, how: str, status: str, kind: str | None) -> None:
-    async with servers_of(tmp_path, bad=hostile(how, timeout=8 if how == "huge" else 2)) as servers:
-        outcome = await call(tool(servers, "echo"))
-        assert outcome.status == status
-        assert (outcome.failure.kind if outcome.failure else None) == kind
 
 
 async def test_m1_a_crash_is_a_failed_call_and_the_next_one_connects_anew(tmp_path: Path) -> None:
@@ -269,12 +193,13 @@ async def test_m1_a_change_restarts_only_the_changed_server(tmp_path: Path) -> N
     one, two = hostile("one"), hostile("two")
     async with servers_of(tmp_path, one=one, two=two) as servers:
         before = {name: text(await call(tool(servers, f"mcp__{name}__echo"))) for name in ("one", "two")}
-        servers.configure({"one": one, "two": two.model_copy(update={"timeout": 30.0})})
+        changed = two.model_copy(update={"env": {"A": "1"}})
+        servers.configure({"one": one, "two": changed})
         await servers.ready(30)
         after = {name: text(await call(tool(servers, f"mcp__{name}__echo"))) for name in ("one", "two")}
         assert before["one"] == after["one"]
         assert before["two"] != after["two"]
-        servers.configure({"two": two.model_copy(update={"timeout": 30.0})})
+        servers.configure({"two": changed})
         assert [one.name for one in servers.tools()] == ["mcp__two__echo"]
         assert text(await call(tool(servers, "echo"))) == after["two"]
 
@@ -300,49 +225,52 @@ async def test_m3_two_servers_with_one_tool_name_are_both_usable_in_any_order(tm
     assert names[0] == names[1] == ["mcp__a__echo", "mcp__b__echo"]
 
 
-@pytest.mark.parametrize("how", ["well", "deaf", "children"])
+def whole(*hows: str) -> list[Any]:
+    """Kinds that are tried only when all are."""
+    return [pytest.param(how, marks=pytest.mark.matrix) for how in hows]
+
+
+@pytest.mark.parametrize("how", ["well", "hides", *whole("deaf", "children")])
 async def test_m1_no_process_is_left_after_close(tmp_path: Path, how: str) -> None:
-    async with servers_of(tmp_path, s=hostile(how)) as servers:
-        pid = int(text(await call(tool(servers, "echo"))).split()[1])
-        group = os.getpgid(pid)
-        assert alive(pid)
-    with anyio.fail_after(2):
-        while living(group):
-            await anyio.lowlevel.checkpoint()
+    server = hostile(how)
+    async with servers_of(tmp_path, s=server) as servers:
+        await call(tool(servers, "echo"))
+        assert living(server)
+    assert not living(server)
 
 
-def start_and_kill(code: str) -> int:
-    """Runs a process until it prints the pid of its server, then kills it; the server's pid."""
+def start_and_kill(code: str, server: StdioServer) -> None:
+    """Runs a process until it says that it is connected, then kills it."""
     process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
     assert process.stdout is not None
-    pid = int(process.stdout.readline().split()[1])
-    assert alive(pid)
+    assert process.stdout.readline() == b"connected\n"
+    assert living(server)
     process.send_signal(signal.SIGKILL)
     process.communicate()
-    return pid
 
 
-async def test_m1_no_process_is_left_when_we_are_killed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("how", ["hides", *whole("deaf")])
+async def test_m1_no_process_is_left_when_we_are_killed(tmp_path: Path, how: str) -> None:
+    server = hostile(how)
     code = f"""
         import sys, anyio
         from pathlib import Path
         from harnessd.home.tools_file import StdioServer
         from harnessd.tools.servers import open_servers
+        from tests.tools.surroundings import surroundings
 
         async def main():
-            async with open_servers(folder=Path({str(tmp_path)!r}), logs=Path({str(tmp_path)!r})) as servers:
-                servers.configure({{"s": StdioServer(command=sys.executable, args=({str(HOSTILE)!r}, "deaf"))}})
+            async with open_servers(surroundings(Path({str(tmp_path)!r})), logs=Path({str(tmp_path)!r})) as servers:
+                servers.configure({{"s": StdioServer(command={server.command!r}, args={server.args!r})}})
                 await servers.ready(30)
-                from tests.tools.a_session import no_context, text
-                from harnessd.facts.state import OpenCall
-                print(text(await servers.tools()[0].run(no_context(OpenCall()), {{}})), flush=True)
+                print("connected", flush=True)
                 await anyio.sleep_forever()
 
         anyio.run(main)
     """
-    pid = await anyio.to_thread.run_sync(start_and_kill, textwrap.dedent(code))
-    with anyio.fail_after(5):
-        while alive(pid):
+    await anyio.to_thread.run_sync(start_and_kill, textwrap.dedent(code), server)
+    with anyio.fail_after(3):
+        while living(server):
             await anyio.lowlevel.checkpoint()
 
 
@@ -369,3 +297,116 @@ async def test_the_idempotency_key_goes_along(tmp_path: Path) -> None:
     arguments: JsonObject = {}
     async with servers_of(tmp_path, s=hostile("well")) as servers:
         assert (await servers.tools()[0].run(context, arguments)).status == "ok"
+
+
+@pytest.mark.parametrize(
+    ("how", "status", "shown"),
+    [
+        ("structured", "ok", ['{"n": 1}']),
+        ("structured and in words", "ok", ["in words"]),
+        ("structured wrongly", "error", ['{"n": "one"}', "outputSchema"]),
+        ("structured by an endless expression", "error", ['"n": 1', "outputSchema"]),
+    ],
+)
+async def test_structured_content_is_checked_and_shown_once(
+    tmp_path: Path, how: str, status: str, shown: list[str]
+) -> None:
+    async with servers_of(tmp_path, s=hostile(how)) as servers:
+        outcome = await call(tool(servers, "echo"))
+        assert outcome.status == status
+        parts = [part.text for part in outcome.parts if part.type == "text"]
+        assert len(parts) == len(shown)
+        assert all(words in part for part, words in zip(parts, shown, strict=True))
+
+
+@pytest.mark.matrix
+async def test_the_protocol_of_a_server_is_remembered_when_everything_else_is_forgotten(tmp_path: Path) -> None:
+    server, path = hostile("ignores what it does not know", timeout=15), tmp_path / "state/eras.json"
+    took = []
+    for _ in range(2):
+        async with open_servers(surroundings(tmp_path, eras=path), logs=tmp_path / "logs") as servers:
+            servers.configure({"s": server})
+            began = anyio.current_time()
+            await servers.ready(30)
+            took.append(anyio.current_time() - began)
+            assert [one.own_name for one in servers.tools()] == ["echo"]
+    assert took[0] > 9  # as long as the library waits for an answer
+    assert took[1] < 5
+
+
+@pytest.mark.parametrize("raw", [b"", b"{", b"5", b'{"a": 1}', b"[5, null]"])
+def test_a_broken_cache_of_protocols_is_none(tmp_path: Path, raw: bytes) -> None:
+    (tmp_path / "eras.json").write_bytes(raw)
+    eras = Eras(tmp_path / "eras.json")
+    assert not eras.is_legacy("one")
+    eras.learn("one", legacy=True)
+    assert eras.is_legacy("one")
+    eras.learn("one", legacy=False)
+    assert not eras.is_legacy("one")
+
+
+@pytest.mark.parametrize("changed", [{"trust": "local"}, {"tools": ("echo",)}, {"timeout": 9.0}])
+async def test_m1_what_a_connection_is_not_made_from_changes_without_a_restart(
+    tmp_path: Path, changed: dict[str, object]
+) -> None:
+    server = hostile("well")
+    async with servers_of(tmp_path, s=server) as servers:
+        before = text(await call(tool(servers, "echo")))
+        servers.configure({"s": server.model_copy(update=changed)})
+        after = tool(servers, "echo")
+        assert after.origin == ("local" if "trust" in changed else "remote")
+        assert after.timeout == (9.5 if "timeout" in changed else 60.5)
+        assert text(await call(after)) == before
+        servers.configure({"s": server.model_copy(update={"tools": ("other",)})})
+        assert servers.tools() == ()
+
+
+@pytest.mark.parametrize("changed", [{"env": {"TOKEN": "new"}}, {"cwd": "work"}])
+async def test_m1_another_value_of_a_variable_is_another_connection(tmp_path: Path, changed: dict[str, object]) -> None:
+    (tmp_path / "work").mkdir()
+    server = hostile("well").model_copy(update={"env": {"TOKEN": "old"}})
+    async with servers_of(tmp_path, s=server) as servers:
+        before = text(await call(tool(servers, "echo")))
+        servers.configure({"s": server.model_copy(update=changed)})
+        await servers.ready(30)
+        assert text(await call(tool(servers, "echo"))) != before
+
+
+async def test_p6_a_server_runs_in_the_sandbox_of_its_home(tmp_path: Path) -> None:
+    (tmp_path / "agents").mkdir()
+    (tmp_path / "agents/secret.txt").write_text("secret")
+    code = """
+        import pathlib, sys
+        for path in ("agents/secret.txt", "AGENTS.md", "work/x.txt"):
+            try:
+                pathlib.Path(path).write_text("x")
+                print("wrote", path, file=sys.stderr)
+            except OSError:
+                print("cannot write", path, file=sys.stderr)
+    """
+    (tmp_path / "work").mkdir()
+    async with servers_of(tmp_path, s=StdioServer(command=sys.executable, args=("-c", textwrap.dedent(code)))):
+        pass
+    said = (tmp_path / "logs/s.log").read_text().splitlines()
+    assert said == ["cannot write agents/secret.txt", "cannot write AGENTS.md", "wrote work/x.txt"]
+
+
+async def test_a_server_without_a_sandbox_is_refused_unless_the_operator_says_otherwise(tmp_path: Path) -> None:
+    around = surroundings(tmp_path)
+    for sandbox, kind in (
+        (replace(around.sandbox, program="/nonexistent"), McpFailed),
+        (replace(around.sandbox, confined=False), McpConnected),
+    ):
+        async with open_servers(replace(around, sandbox=sandbox), logs=tmp_path / "logs") as servers:
+            servers.configure({"s": hostile("well")})
+            await servers.ready(30)
+            assert isinstance(servers.status()["s"], kind)
+
+
+async def test_a_server_that_is_known_to_be_older_is_not_asked_for_the_newer_protocol(tmp_path: Path) -> None:
+    server, path = hostile("ignores what it does not know", timeout=5), tmp_path / "state/eras.json"
+    Eras(path).learn(server_identity(server), legacy=True)
+    async with open_servers(surroundings(tmp_path, eras=path), logs=tmp_path / "logs") as servers:
+        servers.configure({"s": server})
+        await servers.ready(30)
+        assert [one.own_name for one in servers.tools()] == ["echo"]
