@@ -30,3 +30,25 @@ def isolated_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
     return home
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Prints what tests recorded as their score, added up over all that recorded it, in whichever process they ran.
+
+    A score is a property `score: WHAT` with `[passed, of]`, or `score` with a sentence.
+    """
+    scores: dict[str, list[int]] = {}
+    lines: list[str] = []
+    for how in ("passed", "failed"):
+        for report in terminalreporter.stats.get(how, ()):
+            for name, value in getattr(report, "user_properties", ()) if report.when == "call" else ():
+                if name.startswith("score: "):
+                    scores[name] = [sum(both) for both in zip(scores.get(name, [0, 0]), value, strict=True)]
+                elif name == "score":
+                    lines.append(str(value))
+    if scores or lines:
+        terminalreporter.section("scores")
+    for name, (passed, of) in sorted(scores.items()):
+        terminalreporter.write_line(f"{name.removeprefix('score: ')}: {passed} of {of}")
+    for line in sorted(lines):
+        terminalreporter.write_line(line)

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import anyio
+import anyio.to_thread
 from anyio.abc import TaskGroup
 
 from harnessd import __version__
@@ -40,6 +41,8 @@ from harnessd.journal.peek import peek
 from harnessd.journal.session_files import SessionFiles
 from harnessd.journal.sessions import list_sessions
 from harnessd.models.models import Models
+from harnessd.permissions.rules import unreadable
+from harnessd.sandbox.cgroups import remove_abandoned
 from harnessd.tools.seen import Seen
 
 LOG = logging.getLogger("harnessd.daemon")
@@ -51,7 +54,13 @@ class Runtime:
     """Everything that one process runs: homes by path, sessions by id. Made by `Runtime.open`."""
 
     def __init__(
-        self, settings: Settings, env: Mapping[str, str], tasks: TaskGroup, disk: Disk | None, watch: Watch | None
+        self,
+        settings: Settings,
+        env: Mapping[str, str],
+        tasks: TaskGroup,
+        disk: Disk | None,
+        watch: Watch | None,
+        only_looks: bool,
     ) -> None:
         self.settings = settings
         self._disk = disk
@@ -67,7 +76,16 @@ class Runtime:
         self._redact = redactor(hidden)
         wake = Delegation(self._open_below, self._close_below).wake
         self._residents = Residents(
-            settings, self.trust, self.models, tasks, wake, secrets, env, secret_values=hidden, redact=self._redact
+            settings,
+            self.trust,
+            self.models,
+            tasks,
+            wake,
+            secrets,
+            env,
+            secret_values=hidden,
+            redact=self._redact,
+            only_looks=only_looks,
         )
 
     @classmethod
@@ -79,16 +97,19 @@ class Runtime:
         *,
         disk: Disk | None = None,
         watch: Watch | None = None,
+        only_looks: bool = False,
     ) -> AsyncIterator["Runtime"]:
         """The runtime while the block runs; at its end nothing of it is left: no process, no open file.
 
         `disk` is what journals are written through, None the real one. `watch` is called, on the event loop, with
-        every fact of every session once it is on disk; it must not wait.
+        every fact of every session once it is on disk; it must not wait. With `only_looks` reading a home writes
+        nothing into it, not even which version was read.
         """
         raised: BaseException | None = None
         async with anyio.create_task_group() as tasks:
-            runtime = cls(settings, os.environ if env is None else env, tasks, disk, watch)
+            runtime = cls(settings, os.environ if env is None else env, tasks, disk, watch, only_looks)
             tasks.start_soon(runtime.sessions.keep)
+            tasks.start_soon(_tidy)
             try:
                 yield runtime
             except BaseException as error:  # noqa: BLE001 - carried past the task group, which would wrap it
@@ -172,6 +193,7 @@ class Runtime:
                     with contextlib.suppress(SessionNotFound):
                         await self._erase(home, ref.agent_id, ref.session_id)
             await anyio.to_thread.run_sync(erase_session, files)
+            self._residents.forget(home, session_id)
 
     def waiting(self) -> tuple[WaitingApproval, ...]:
         """Everything that waits for a person in the sessions that this process knows of, the oldest first."""
@@ -206,7 +228,7 @@ class Runtime:
     def lint(self, home: Home) -> tuple[Problem, ...]:
         """What a person should mend, where and how. Blocks."""
         pinned, definition = self.resident(home).read()
-        return lint_files(pinned, definition)
+        return lint_files(pinned, definition, unreadable=unreadable)
 
     def trust_home(self, home: Home) -> str:
         """Trusts what the home starts by itself as it is now; the hash that is trusted. Blocks."""
@@ -365,10 +387,12 @@ class Runtime:
             run=resident.run,
             rule_for=resident.rule_for,
             write_rule=resident.allow_always,
+            check_answer=resident.check_answer,
             reload=resident.reload,
             end_below=end_below,
             rouse=rouse,
             forget=self.models.forget,
+            jobs=resident.jobs,
             ceiling=self.settings.ceiling.mode,
         )
 
@@ -404,6 +428,11 @@ class Runtime:
         await self.models.close()
         await anyio.to_thread.run_sync(self._committer.close)
         return failure
+
+
+async def _tidy() -> None:
+    """What a runtime before this one left when it was killed."""
+    await anyio.to_thread.run_sync(remove_abandoned)
 
 
 def _no_session(home: Home, session_id: str) -> SessionNotFound:

@@ -10,11 +10,23 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ByteSize,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 from pydantic.alias_generators import to_camel
 
 from harnessd.errors import UsageError
+from harnessd.facts.misfit import misfit
 from harnessd.facts.run import Budget, Mode
+from harnessd.sandbox.outcome import Limits
 
 FILE = "harnessd.yaml"
 _LIMITS = tuple(Budget.model_fields)
@@ -113,6 +125,43 @@ Notify = Annotated[
 ]
 
 
+class ExecuteSettings(_Strict):
+    """How long commands may run at most, in seconds: one that is waited for, and one in the background."""
+
+    timeout: float = Field(default=600, gt=0, allow_inf_nan=False)
+    background: float = Field(default=3600, gt=0, allow_inf_nan=False)
+
+
+class SandboxSettings(_Strict):
+    """What commands run in. Sizes are bytes, or such as 4GB; `readable` are folders shown though they lie hidden."""
+
+    kind: Literal["bubblewrap", "none"] = "bubblewrap"
+    readable: tuple[Path, ...] = ()
+    memory: ByteSize = Field(default=ByteSize(Limits().memory), ge=64 * 1024**2)
+    processes: int = Field(default=Limits().processes, ge=16)
+    file_size: ByteSize = Field(default=ByteSize(Limits().file_size), ge=1024)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _a_name_is_its_kind(cls, given: object) -> object:
+        return {"kind": given} if isinstance(given, str) else given
+
+    @field_validator("readable")
+    @classmethod
+    def _absolute(cls, folders: tuple[Path, ...]) -> tuple[Path, ...]:
+        """A relative one would depend on where the daemon was started."""
+        found = tuple(folder.expanduser() for folder in folders)
+        for folder in found:
+            if not folder.is_absolute():
+                raise ValueError(f"{folder} is no absolute path")
+        return found
+
+    @property
+    def limits(self) -> Limits:
+        """What one command may take."""
+        return Limits(memory=int(self.memory), processes=self.processes, file_size=int(self.file_size))
+
+
 class Settings(_Strict):
     """Everything the operator can set. Paths are absolute, times are seconds.
 
@@ -134,6 +183,8 @@ class Settings(_Strict):
     tiers: dict[TieredKind, Literal["auto", "ask", "locked"]] = Field(default_factory=dict)
     rules: Rules = Rules()
     hooks: OperatorHooks = OperatorHooks()
+    sandbox: SandboxSettings = SandboxSettings()
+    execute: ExecuteSettings = ExecuteSettings()
     trusted_links: tuple[Path, ...] = ()
     allow_env: tuple[str, ...] = ()
     resume_within: float = Field(default=6 * 3600, ge=0)
@@ -249,4 +300,6 @@ def _explain(
     else:
         files = [str(places[one] / FILE) for one in ("state_dir", "workspaces") if (places[one] / FILE).exists()]
         where = f"{' or '.join(files) or FILE}: {dotted}"
-    return UsageError(first["msg"], where=where, hint="see the settings in the documentation, or remove this one")
+    return UsageError(
+        misfit(first["msg"]), where=where, hint="see the settings in the documentation, or remove this one"
+    )

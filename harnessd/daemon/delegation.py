@@ -13,7 +13,7 @@ import anyio
 
 from harnessd.daemon.session import Session
 from harnessd.errors import HarnessdError, SessionNotFound, StorageError
-from harnessd.facts.event import SubagentFinished, SubagentStarted, SubagentWaiting
+from harnessd.facts.event import RunResumed, SubagentFinished, SubagentStarted, SubagentWaiting
 from harnessd.facts.message import AssistantMessage, Message, TextPart, UserMessage, lowest_origin, text_of
 from harnessd.facts.run import ApprovalBelow, Budget, Failure, Parent, SubagentRef, Trigger
 from harnessd.facts.state import LastRun, State
@@ -108,13 +108,13 @@ class Delegation:
                 await session.begin(message, trigger)
             else:
                 session.rouse()
-            await session.idle()
+            await _until_over(above, session, ref)
         except anyio.get_cancelled_exc_class():
             if _over(above, call):
                 with anyio.CancelScope(shield=True):
                     # A run that has not begun cannot be stopped; closing the session keeps it from beginning.
                     if await session.stop_below():
-                        await session.idle()
+                        await session.over()
                     _finish(above, ref, session.state, STOPPED)
             raise
         finally:
@@ -124,6 +124,32 @@ class Delegation:
         # What did not reach the disk was told as the end of its run already.
         with contextlib.suppress(StorageError):
             await self.close(task, session)
+
+
+async def _until_over(above: RunContext, session: Session, ref: SubagentRef) -> None:
+    """Waits until the subagent's run has ended or waits. While its calls are held for answers, the run above waits."""
+    while (state := await session.idle()) and session.holding:
+        waiting = ref.model_copy(update={"status": "waiting", "waiting": _waiting(state)})
+        above.record(SubagentWaiting(subagent=waiting))
+        async with anyio.create_task_group() as telling:
+            telling.start_soon(_say_again, above, waiting)
+            await session.moving()
+            telling.cancel_scope.cancel()
+        if above.run.status == "waiting_approval":
+            above.record(RunResumed(reason="approval"))
+        above.stir()
+
+
+async def _say_again(above: RunContext, waiting: SubagentRef) -> None:
+    """What another subagent's answer lets go on does not let this one."""
+    above.stir()
+    if above.news is None:
+        return
+    with contextlib.closing(above.news(above.state.seq)) as news:
+        async for event in news:
+            if isinstance(event, RunResumed):
+                above.record(SubagentWaiting(subagent=waiting))
+            above.stir()
 
 
 def _task(above: RunContext, call: ToolContext, subagent: Subagent, text: str) -> Task:

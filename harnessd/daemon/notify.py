@@ -7,12 +7,9 @@ fact is recorded, and never again: what was on record when the daemon came up wa
 
 import contextlib
 import logging
-import os
 import shutil
-import signal
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from subprocess import DEVNULL, PIPE
 from urllib.parse import urlsplit
 
 import anyio
@@ -22,7 +19,8 @@ from harnessd.daemon.config import Happening, Notify, NotifyCommand
 from harnessd.facts.base import Record
 from harnessd.facts.event import Event, RunFinished, RunParked, ToolApprovalRequired
 from harnessd.facts.run import Approval, Failure
-from harnessd.tools.processes import tied
+from harnessd.sandbox.outcome import Unavailable
+from harnessd.sandbox.program import run_program
 
 AT_ONCE = 4
 """Notifiers that run side by side; the rest wait."""
@@ -171,24 +169,13 @@ class Notifier:
 
 
 async def _run(command: Sequence[str], body: bytes, env: Mapping[str, str]) -> str | None:
-    """Runs the command in a process group of its own, which is gone when this returns or is cancelled, or we die."""
+    """Runs the command; nothing of it is left when this returns or is cancelled, or we die."""
     if shutil.which(command[0], path=env.get("PATH")) is None:
         return "there is no such program"
-    process = await anyio.open_process(
-        tied(command), stdin=PIPE, stdout=DEVNULL, stderr=DEVNULL, cwd="/", env=dict(env), start_new_session=True
-    )
-    try:
-        if process.stdin is not None:
-            with contextlib.suppress(OSError, anyio.BrokenResourceError, anyio.ClosedResourceError):
-                await process.stdin.send(body)  # a program need not read what it is told
-                await process.stdin.aclose()
-        code = await process.wait()
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        with anyio.CancelScope(shield=True):
-            await process.aclose()
-    return None if code == 0 else f"it ended with code {code}"
+    ended = await run_program(command, body, environment=env, folder="/")
+    if isinstance(ended, Unavailable):
+        return ended.message
+    return None if ended.status == 0 else f"it ended with code {ended.status}"
 
 
 async def _post(url: str, body: bytes) -> str | None:

@@ -4,6 +4,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from harnessd.daemon.answer import Refused
 from harnessd.facts.message import JsonObject
+from harnessd.facts.misfit import misfit
 from harnessd.facts.run import Mode, Todo
 from harnessd.permissions.modes import narrower
 
@@ -18,7 +19,7 @@ def check_patch(patch: JsonObject, ceiling: Mode) -> Refused | None:
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"]))
-        return Refused(400, f"{place}: {first['msg']}")
+        return Refused(400, f"{place}: {misfit(first['msg'])}")
     if asked.mode is not None and narrower(asked.mode, ceiling) != asked.mode:
         return Refused(403, f"the operator's ceiling is {ceiling}")
     return None

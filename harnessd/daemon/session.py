@@ -24,8 +24,8 @@ from harnessd.facts.event import (
     StateUpdated,
     ToolApprovalResolved,
 )
-from harnessd.facts.message import TextPart, UserMessage
-from harnessd.facts.run import Approval, Failure, Mode, SubagentRef, Trigger
+from harnessd.facts.message import JsonObject, TextPart, UserMessage
+from harnessd.facts.run import Approval, Failure, Mode, Question, SubagentRef, Trigger
 from harnessd.facts.state import ActiveRun, Queued, State
 from harnessd.home.portrait import Portrait
 from harnessd.hooks.context import RunContext
@@ -35,6 +35,8 @@ from harnessd.journal.ledger import Ledger
 from harnessd.journal.standing import standing_of
 from harnessd.loop.endings import Ending, Waiting
 from harnessd.loop.run import finish
+from harnessd.tools.arguments import Invalid
+from harnessd.tools.jobs import Jobs
 
 FAULT = "this is a fault of harnessd; please report it"
 OVER = "the run that it works for is over"
@@ -50,19 +52,23 @@ class Wiring:
     """What a session is given: how a run is prepared, run, and what an allowed call's rule is.
 
     `prepare` makes the context of a run; `run` runs it; `rule_for` names the narrowest rule for an approval;
-    `write_rule` puts it into the home as the operator; `reload` reads the home anew. `end_below` ends a subagent whose
+    `write_rule` puts it into the home as the operator; `check_answer` looks at what a person says to a server's
+    question; `reload` reads the home anew. `end_below` ends a subagent whose
     run is over and tells how it stands then. `rouse` wakes the run at the top that a subagent's session works for.
-    `forget` drops what is kept for the session outside it, once it is closed.
+    `forget` drops what is kept for the session outside it, once it is closed. `jobs` are the home's commands in the
+    background.
     """
 
     prepare: Prepare
     run: Callable[[RunContext], Awaitable[Ending | Waiting]]
     rule_for: Callable[[Approval], str | None]
     write_rule: Callable[[str], Awaitable[None]]
+    check_answer: Callable[[Question, JsonObject | None], JsonObject | Invalid | None]
     reload: Callable[[], Awaitable[Portrait]]
     end_below: Callable[[SubagentRef], Awaitable[SubagentRef]]
     rouse: Callable[["Session"], Coroutine[None, None, None]]
     forget: Callable[[str], None]
+    jobs: Jobs
     ceiling: Mode
 
 
@@ -93,6 +99,7 @@ class Session:
         self._running = False
         self._quiet = anyio.Event()
         self._quiet.set()
+        self._stirred = anyio.Event()
         self._work_scope = anyio.CancelScope()
         self._closed = False
         self._broken: HarnessdError | None = None
@@ -116,6 +123,11 @@ class Session:
     def quiet(self) -> bool:
         """Whether nothing runs at this moment."""
         return not self._running
+
+    @property
+    def has_jobs(self) -> bool:
+        """Whether one of its commands in the background runs; they end when it is closed."""
+        return self._wiring.jobs.running(self.session_id)
 
     @property
     def parked(self) -> bool:
@@ -156,9 +168,38 @@ class Session:
         """Waits until nothing runs, whatever came of it."""
         await self._quiet.wait()
 
+    @property
+    def holding(self) -> bool:
+        """Whether all that runs are calls whose servers wait for a person's answer."""
+        run, state = self.state.active_run, self.state
+        if self.quiet or run is None or run.status != "waiting_approval":
+            return False
+        asked = {one.tool_call_id for one in state.pending_approvals}
+        below = {ref.parent_tool_call_id for ref in state.subagents if ref.status == "waiting"}
+        left = [one for one in run.calls if one.status != "finished"]
+        # A call that the gate asks about is not under way: a run with none but such is about to fall quiet.
+        return all(one.call.id in asked | below for one in left) and any(one.status == "running" for one in left)
+
     async def idle(self) -> State:
-        """Waits until nothing runs: the run ended, waits for a person or is parked. Raises what broke the session."""
+        """Waits until nothing runs: the run ended, waits for a person or is parked. Raises what broke the session.
+
+        A run whose calls are held until a person answers waits like any other, though it is in this process.
+        """
+        while not self.quiet and not self.holding:
+            await self._stirred.wait()
+        return self._as_it_is()
+
+    async def over(self) -> State:
+        """The same, but waits for the answers to held calls too."""
         await self._quiet.wait()
+        return self._as_it_is()
+
+    async def moving(self) -> None:
+        """Waits until it is not so that all that runs waits for answers to held calls."""
+        while self.holding:
+            await self._stirred.wait()
+
+    def _as_it_is(self) -> State:
         if self._broken is not None:
             raise self._broken
         return self.state
@@ -226,6 +267,7 @@ class Session:
         self._prepare = None
         self._work_scope.cancel()
         await self._quiet.wait()
+        await self._wiring.jobs.close(self.session_id)
 
     async def take_up(self, *, resume_within: float, safe: bool) -> None:
         """Looks at what a former process left: an approval that has run out, a run that may not go on by itself.
@@ -235,11 +277,23 @@ class Session:
         """
         self._resume_within, self._safe = resume_within, safe
         expired = self._expire()
+        lost = self._take_back()
         # A run that waited was not interrupted: that its approval has run out lets it go on, however old it is.
-        if self._park(None if expired else self._ledger.opening.last_at) or expired:
+        if self._park(None if expired else self._ledger.opening.last_at) or expired or lost:
             await self._ledger.barrier()
         if expired:
             self._wake()
+
+    def _take_back(self) -> bool:
+        """Withdraws questions of calls that were held and may not be made again; whether there were any."""
+        run = self.state.active_run
+        calls = run.calls if run is not None else ()
+        lost = {one.call.id for one in calls if one.status == "running" and one.effect != "read" and not one.idempotent}
+        over = [one for one in self.state.pending_approvals if one.question is not None and one.tool_call_id in lost]
+        for one in over:
+            note = "the call that it belongs to was interrupted"
+            self._resolve(one, ToolApprovalResolved(outcome="cancelled", note=note))
+        return bool(over)
 
     def _park(self, since: str | None) -> bool:
         """Records that the run, interrupted `since` then, may not go on by itself, if that is so."""
@@ -293,6 +347,8 @@ class Session:
         self._pausing = True
         if self._context is not None:
             self._context.pausing = True
+        if self.holding:
+            self._work_scope.cancel()  # nobody may answer in time; what is asked stands on record
 
     async def checkpoint(self) -> None:
         """Saves the state beside the journal. Raises `StorageError`."""
@@ -303,7 +359,9 @@ class Session:
         async with self._mailbox:
             self._closed = True
         self._work_scope.cancel()
+        self._wiring.jobs.stop_all(self.session_id)
         await self._quiet.wait()
+        await self._wiring.jobs.close(self.session_id)
         self._wiring.forget(self.session_id)
         await self._ledger.close()
 
@@ -347,27 +405,35 @@ class Session:
         if self.state.active_run is not None and self.state.active_run.status == "stopping":
             return Refused(409, "the run was stopped, and this approval with it", approval)
         allow = control.decision == "allow"
+        arguments = control.arguments if allow else None
+        if approval.question is not None and allow:
+            if control.scope != "once":
+                return Refused(400, f"scope: a question is answered once, not for {control.scope}", approval)
+            checked = await anyio.to_thread.run_sync(self._wiring.check_answer, approval.question, arguments)
+            if isinstance(checked, Invalid):
+                return Refused(400, checked.message, approval)
+            arguments = checked
+            if approval not in self.state.pending_approvals:
+                return await self._resume(control)  # it was decided while the answer was looked at
         wider = allow and control.scope != "once"
+        if wider and arguments is not None:
+            said = f"scope: a call with changed arguments is allowed once, not for {control.scope}"
+            return Refused(400, said, approval)
         rule = self._wiring.rule_for(approval) if wider else None
         if wider and rule is None:
             return Refused(409, "no rule can say this; allow it once", approval)
         if rule and control.scope == "always":
             await self._wiring.write_rule(rule)
         outcomes: dict[str, Literal["allowed", "denied", "cancelled"]] = {"allow": "allowed", "deny": "denied"}
-        self._ledger.record(
-            ToolApprovalResolved(
-                run_id=approval.run_id,
-                turn_id=approval.turn_id,
-                approval_id=approval.id,
-                tool_call_id=approval.tool_call_id,
-                outcome=outcomes.get(control.decision, "cancelled"),
-                by="user",
-                scope=control.scope,
-                rule=rule,
-                arguments=control.arguments if allow else None,
-                note=control.note,
-            )
+        decided = ToolApprovalResolved(
+            outcome=outcomes.get(control.decision, "cancelled"),
+            by="user",
+            scope=control.scope,
+            rule=rule,
+            arguments=arguments,
+            note=control.note,
         )
+        self._resolve(approval, decided)
         self._decided = True
         return await self._accepted(approval.run_id)
 
@@ -390,8 +456,11 @@ class Session:
 
     async def _stop(self, control: Stop, by: str = "user") -> Accepted | Refused:
         run = self.state.active_run
+        meant = control.run_id is None or (run is not None and control.run_id == run.run_id)
+        jobs_stopped = meant and self._wiring.jobs.stop_all(self.session_id)
         if run is None:
-            return await self._stop_before_it_began(control, by)
+            answer = await self._stop_before_it_began(control, by)
+            return Accepted(None, self.state.seq) if jobs_stopped and isinstance(answer, Refused) else answer
         if control.run_id is not None and control.run_id != run.run_id:
             return Refused(409, "that run is not under way", self.state.seq)
         if run.status != "stopping" or (control.scope == "session" and self.state.queue):
@@ -439,18 +508,14 @@ class Session:
         now = datetime.now(UTC)
         over = [one for one in self.state.pending_approvals if (end := runs_out(one)) is not None and end <= now]
         for one in over:
-            self._ledger.record(
-                ToolApprovalResolved(
-                    run_id=one.run_id,
-                    turn_id=one.turn_id,
-                    approval_id=one.id,
-                    tool_call_id=one.tool_call_id,
-                    outcome="expired",
-                    by="clock",
-                )
-            )
+            self._resolve(one, ToolApprovalResolved(outcome="expired", by="clock"))
         self._decided = self._decided or bool(over)
         return bool(over)
+
+    def _resolve(self, approval: Approval, how: ToolApprovalResolved) -> None:
+        ids = {"approval_id": approval.id, "tool_call_id": approval.tool_call_id}
+        of = {"run_id": approval.run_id, "turn_id": approval.turn_id}
+        self._ledger.record(how.model_copy(update=ids | of))
 
     def _wake(self) -> None:
         if self._running or self._closed or self._pausing or self._next() is None:
@@ -479,12 +544,17 @@ class Session:
             self._context = None
             self.quiet_since = time.monotonic()
             self._quiet.set()
+            self._stir()
+
+    def _stir(self) -> None:
+        self._stirred.set()
+        self._stirred = anyio.Event()
 
     async def _one_run(self, run_id: str, trigger: Trigger) -> None:
         assert self._prepare is not None  # noqa: S101 - nobody works before that
         context = self._prepare(self._ledger, run_id, trigger)
         context.end_below = self._wiring.end_below
-        context.pausing = self._pausing
+        context.pausing, context.stir, context.news = self._pausing, self._stir, self.subscribe
         if self.state.active_run is not None:
             context.resumed = "approval" if self._decided or self._roused else "restart"
             context.interrupted_at = self._ledger.opening.last_at if context.resumed == "restart" else ""

@@ -127,10 +127,10 @@ class Sessions:
         self._dormant.pop(key, None)
 
     async def let_go(self, key: Key) -> None:
-        """Closes it, unless somebody visits it or something runs in it. Raises `StorageError`."""
+        """Closes it, unless somebody visits it or something runs in it or for it. Raises `StorageError`."""
         async with self._at_the_door(key):
             held = self._held.get(key)
-            if held is None or held.visitors or not held.session.quiet:
+            if held is None or held.visitors or not held.session.quiet or held.session.has_jobs:
                 return
             del self._held[key]
             self.learn(key, held.session.agent_id, held.session.state)
@@ -210,7 +210,8 @@ class Sessions:
         return [
             key
             for key, held in self._held.items()
-            if not held.visitors and held.session.quiet and max(held.left_at, held.session.quiet_since) <= before
+            if not held.visitors and held.session.quiet and not held.session.has_jobs
+            if max(held.left_at, held.session.quiet_since) <= before
         ]
 
     def _expiries(self) -> list[tuple[Key, float]]:

@@ -49,13 +49,13 @@ class Checks:
             return None
         for check in context.home_now.tools.checks:
             if check.before == "finish" and (found := await self._run(context, check)) is not None:
-                return f"You are not done yet. {found}"
+                return found
         return None
 
     async def _run(self, context: RunContext, check: Check) -> str | None:
         """What the check found, None if it passed or could not run (which is a problem of the home)."""
         if not self.trusted(context):
-            _inert(context, check, "this home is not trusted, so its checks do not run", "harnessd trust")
+            _inert(context, check, "this home is not trusted, so its checks do not run", "harnessd trust AGENT")
             return None
         seconds = check.timeout or CHECK_SECONDS
         ran = await self.sandbox_for(context).run(["sh", "-c", check.command], seconds=seconds)

@@ -1,9 +1,10 @@
 """What one run works with: filled by the hooks before it begins, renewed before each turn."""
 
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, Protocol
 
 import anyio
 
@@ -17,12 +18,35 @@ from harnessd.home.problem import Problem
 from harnessd.home.settings import AgentSettings
 from harnessd.home.subagents import Subagent
 from harnessd.home.tools_file import ToolsFile
-from harnessd.journal.ledger import Ledger
+from harnessd.journal.bus import Subscription
 from harnessd.permissions.paths import Roots
 from harnessd.permissions.rules import RuleSet, denied_whole
+from harnessd.tools.patience import paused
+from harnessd.tools.recorder import Recorder
 from harnessd.tools.seen import Seen
 from harnessd.tools.tool import Tool
 from harnessd.tools.toolbox import Toolbox
+
+
+class SessionRecord(Recorder, Protocol):
+    """What a run needs of its session's record; `journal.ledger.Ledger` is the one that is used."""
+
+    @property
+    def session_id(self) -> str:
+        """The session's id."""
+        ...
+
+    def flush(self) -> int:
+        """Begins to put what is recorded on disk, and returns the last seq of it."""
+        ...
+
+    async def barrier(self, seq: int | None = None) -> int:
+        """Returns once everything up to `seq` (None: all that is recorded) is on disk."""
+        ...
+
+    async def checkpoint(self) -> None:
+        """Saves the state as of now."""
+        ...
 
 
 @dataclass(slots=True)
@@ -37,7 +61,8 @@ class RunContext:
     that a stop or a deadline cancels. `tools_from` is what the offered tools were made from, `servers_told` what is on
     record of the servers, `own_writes` the blob of each file that this run wrote itself, `request` the user's own
     words, `seen` which versions of files the session read, `flushed` the seq that must be on disk before the model is
-    told more.
+    told more, `stir` says that what the run waits for may have changed, `news` gives every event after a seq as it
+    comes (None: there will be none).
 
     `given_model` is the one that was asked for with the run, in place of the home's own.
 
@@ -48,7 +73,7 @@ class RunContext:
     """
 
     home: Home
-    ledger: Ledger
+    ledger: SessionRecord
     run_id: str
     trigger: Trigger
     resumed: Literal["restart", "approval", "continue"] | None = None
@@ -83,14 +108,35 @@ class RunContext:
     interruptible: anyio.CancelScope | None = None
     sent_back: int = 0
     flushed: int = 0
+    stir: Callable[[], None] = lambda: None
+    news: Callable[[int], Subscription] | None = None
     turn_began: float = field(default_factory=time.monotonic)
     _offered: dict[str, tuple[Tool, ...]] = field(default_factory=dict)
+    _asking: int = 0
     _toolbox: tuple[tuple[RuleSet, ...], Toolbox] | None = None
 
     @property
     def turn_seconds(self) -> float:
         """How long the open turn has been worked on in this process; 0 between turns."""
         return time.monotonic() - self.turn_began if self.run.turn_open else 0.0
+
+    @contextmanager
+    def standing_still(self) -> Iterator[None]:
+        """The run's time does not pass while the block runs: a person is asked, and calls wait for the answer."""
+        self._asking += 1
+        began, scope = time.monotonic(), self.interruptible
+        if self._asking > 1 or scope is None:
+            try:
+                yield
+            finally:
+                self._asking -= 1
+            return
+        with paused(scope):
+            try:
+                yield
+            finally:
+                self._asking -= 1
+                self.turn_began += time.monotonic() - began
 
     @property
     def stopping(self) -> bool:

@@ -15,11 +15,10 @@ from harnessd.hooks.context import RunContext
 from harnessd.journal.file import make_directory, sync_directory
 
 
-async def evict(context: RunContext, call_id: str, text: str) -> ToolResultEvicted | None:
-    """Puts the whole text of a call's result on disk and says where; None if the disk refuses."""
+async def evict(context: RunContext, call_id: str, data: bytes) -> ToolResultEvicted | None:
+    """Puts the whole text of a call's result, in UTF-8, on disk and says where; None if the disk refuses."""
     state = context.state
     path = context.home.evicted(state.agent_id, state.session_id) / f"{call_id}.txt"
-    data = text.encode("utf-8", "replace")
     try:
         await anyio.to_thread.run_sync(_write, path, data)
     except (OSError, StorageError):

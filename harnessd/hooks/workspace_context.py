@@ -118,16 +118,16 @@ class WorkspaceContext:
     async def _read(self, context: RunContext) -> None:
         """The home as it is now; a subagent begins with its parent's pin."""
         if context.above is not None and context.pinned is None:
-            self._take_up(context, _pinned(context.above), context.above.whole_now)
+            self.take_up(context, _pinned(context.above), context.above.whole_now)
             return
         pinned = self.pinner.glance()
         if pinned is None or pinned is not context.pinned or context.definition is None:
             now, read = await anyio.to_thread.run_sync(self._look, context.state.user_id)
             if now is not context.pinned or context.definition is None:
-                self._take_up(context, now, self.within_trust(read))
+                self.take_up(context, now, self.within_trust(read))
 
-    def _take_up(self, context: RunContext, pinned: Pinned, whole: Definition) -> None:
-        """`whole` is the home as the main agent reads it; a subagent sees its part of it."""
+    def take_up(self, context: RunContext, pinned: Pinned, whole: Definition) -> None:
+        """From now on the run reads that. `whole` is the home as the main agent reads it; a subagent sees its part."""
         # One whose file is gone goes on as it began.
         context.line = tuple(helper(whole, known.name) or known for known in context.line)
         context.pinned, context.whole = pinned, whole

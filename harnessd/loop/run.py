@@ -1,5 +1,7 @@
 """One run: think, act, observe, until there is a reason to end or a person is needed."""
 
+from dataclasses import replace
+
 from harnessd.facts.event import RunFinished, SubagentFinished, ToolApprovalResolved, ToolCallCompleted
 from harnessd.facts.message import TextPart
 from harnessd.facts.state import OpenCall
@@ -8,7 +10,7 @@ from harnessd.loop.endings import Ending, Waiting, reason_to_end
 from harnessd.loop.turn import Turns, close, interruptible, interruption, take_in, tell, tell_notes
 
 CHECKS_BEFORE_FINISH = 3
-"""How often failing checks send the agent back to work."""
+"""How often failing checks send the agent back to work; what fails after that is told with the end of the run."""
 
 
 async def run(context: RunContext, turns: Turns) -> Ending | Waiting:
@@ -67,7 +69,7 @@ async def finish(context: RunContext, ending: Ending) -> None:
 async def _reason_to_end(context: RunContext, turns: Turns) -> Ending | None:
     """The reason to end, unless the agent calls it done and a check disagrees: then it goes back to work."""
     ending = reason_to_end(context.state)
-    if ending is None or ending.reason != "completed" or context.sent_back >= CHECKS_BEFORE_FINISH:
+    if ending is None or ending.reason != "completed":
         return ending
     findings = None
     with interruptible(context) as scope:
@@ -76,8 +78,11 @@ async def _reason_to_end(context: RunContext, turns: Turns) -> Ending | None:
         return interruption(context, scope)
     if findings is None:
         return ending
+    if context.sent_back >= CHECKS_BEFORE_FINISH:
+        first = findings.partition("\n")[0].rstrip(":")
+        return replace(ending, detail="; ".join(filter(None, (ending.detail, first))))
     context.sent_back += 1
-    tell(context, findings)
+    tell(context, f"You are not done yet. {findings}")
     return None
 
 

@@ -48,4 +48,4 @@ async def test_a_check_that_never_passes_sends_it_back_three_times_at_most(tmp_p
         _, state = await one.say("finish it")
         assert len(one.requests) == 4
         assert state.last_run is not None
-        assert state.last_run.reason == "completed"
+        assert (state.last_run.reason, state.last_run.detail) == ("completed", "The check `false` failed (exit 1)")

@@ -162,17 +162,25 @@ async def test_l5_what_subagents_spend_is_counted_once(tmp_path: Path) -> None:
 
 
 OFFERED = [
-    pytest.param("", {"read", "write", "edit", "remember", "forget", "todo", "artifact"}, id="everything but delegate"),
+    pytest.param(
+        "",
+        {"read", "write", "edit", "remember", "forget", "todo", "artifact", "execute", "connect"},
+        id="everything but delegate",
+    ),
     pytest.param("tools: read\n", {"read"}, id="a list"),
     pytest.param("tools: Read, Edit\n", {"read", "edit"}, id="other names"),
     pytest.param(
         "tools: '*'\n",
-        {"read", "write", "edit", "remember", "forget", "todo", "artifact"},
+        {"read", "write", "edit", "remember", "forget", "todo", "artifact", "execute", "connect"},
         id="a star gives no delegate",
     ),
     pytest.param("tools: read, delegate\n", {"read", "delegate"}, id="delegate by name"),
-    pytest.param("disallowedTools: write, edit\n", {"read", "remember", "forget", "todo", "artifact"}, id="taken away"),
-    pytest.param("tools: read, execute\n", {"read"}, id="what the parent lacks"),
+    pytest.param(
+        "disallowedTools: write, edit\n",
+        {"read", "remember", "forget", "todo", "artifact", "execute", "connect"},
+        id="taken away",
+    ),
+    pytest.param("tools: read, run_graph\n", {"read"}, id="what the parent lacks"),
 ]
 
 

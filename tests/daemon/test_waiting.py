@@ -249,6 +249,8 @@ async def left_in_the_middle(one: Living) -> str:
     async for item in session.subscribe(0):
         if getattr(item, "type", "") == "turn.started":
             break
+    while not one.requests:  # on its way; it would be taken for one of the next process
+        await anyio.sleep(0.005)
     await one.runtime.sessions.close()
     return session.session_id
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import socket
 import stat
@@ -139,6 +140,26 @@ async def test_o2_a_run_that_outlasts_the_grace_goes_on_with_the_next_daemon(tmp
             while not kinds(journal(home, session), RunFinished):
                 await anyio.sleep(0.02)
         assert len(kinds(journal(home, session), RunResumed)) == 1
+
+
+@pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")
+@pytest.mark.parametrize("background", [False, True])
+async def test_f5_a_daemon_that_is_asked_to_end_leaves_no_command(tmp_path: Path, background: bool) -> None:
+    hidden = "trap '' TERM; setsid sh -c 'sleep 300 & sleep 300' & touch up; sleep 300"
+    begin = Call("execute", {"command": hidden, "background": background})
+    async with ScriptedServer([Answer(calls=(begin,)), Answer("begun")]) as server:
+        settings = make_settings(tmp_path, server.url)
+        home = make_home(settings, **{"AGENTS.md": "---\nmode: bypassPermissions\n---\nYou are Ada.\n"})
+        operator(settings, graceSeconds=0.2, ceiling={"mode": "bypassPermissions"})
+        async with daemon(tmp_path, HARNESSD_MODEL=SCRIPTED) as one:
+            await one.hears()
+            await one.says("hi")
+            with anyio.fail_after(10):
+                while not (home.path / "work/up").exists():
+                    await anyio.sleep(0.02)
+            begun = time.monotonic()
+            assert await one.stops() == 0
+            assert time.monotonic() - begun < 5
 
 
 async def test_o2_while_it_drains_no_control_is_taken_and_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
