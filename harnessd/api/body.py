@@ -13,6 +13,7 @@ from harnessd.api.door import Limits
 from harnessd.api.keys import DOOR
 from harnessd.api.problem import Problem
 from harnessd.facts.message import JsonObject
+from harnessd.facts.misfit import misfit
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -52,7 +53,8 @@ def invalid(error: ValidationError, variants: Collection[str] = ()) -> Problem:
     first = error.errors(include_url=False, include_context=False, include_input=False)[0]
     steps = first["loc"][1:] if first["loc"] and first["loc"][0] in variants else first["loc"]
     place = ".".join(str(step) for step in steps)
-    return Problem(400, "invalid-body", f"{place}: {first['msg']}" if place else first["msg"], where=place or None)
+    said = misfit(first["msg"])
+    return Problem(400, "invalid-body", f"{place}: {said}" if place else said, where=place or None)
 
 
 def _check_type(request: web.Request) -> None:

@@ -36,8 +36,16 @@ WAYS = "harnessd approve AGENT lists what waits"
     show_default=True,
     help="This call; its like in this session; its like for good, as a rule in tools.json.",
 )
-@click.option("--argument", "changes", metavar="NAME=VALUE", multiple=True, help="Change one argument of the call.")
-@click.option("--arguments", "whole", metavar="JSON", help="Make the call with these arguments, a JSON object.")
+@click.option(
+    "--argument",
+    "changes",
+    metavar="NAME=VALUE",
+    multiple=True,
+    help="Change one argument of the call; fill in one field of what its server asks.",
+)
+@click.option(
+    "--arguments", "whole", metavar="JSON", help="Make the call with these arguments, or answer so: a JSON object."
+)
 @click.option("--note", default="", help="A word to the agent.")
 @shared
 def approve(
@@ -110,7 +118,7 @@ class Verdict:
             approval_id=self.approval_id,
             decision=self.decision,
             scope=self.scope,
-            arguments=self.edited.of(asked.arguments if asked else {}),
+            arguments=self.edited.of(asked.arguments if asked and asked.question is None else {}),
             note=self.note,
         )
 

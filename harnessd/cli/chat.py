@@ -15,6 +15,7 @@ from harnessd.cli.lines import Lines
 from harnessd.cli.live import screen_for
 from harnessd.cli.options import Flags, conversation, shared
 from harnessd.cli.output import Output
+from harnessd.cli.question import VISITED, WAYS, fill_in
 from harnessd.cli.reach import Accepted, Conversation, Place, Refused, reach
 from harnessd.cli.render import approval_text
 from harnessd.cli.sessions import all_sessions
@@ -22,7 +23,7 @@ from harnessd.cli.transcript import transcript
 from harnessd.cli.waiting import tell_queued
 from harnessd.daemon.config import Settings, load_settings
 from harnessd.facts.control import Invoke, Resume, Stop, UpdateState
-from harnessd.facts.run import Approval, ApprovalBelow
+from harnessd.facts.run import Approval, ApprovalBelow, Question
 from harnessd.facts.state import State
 from harnessd.facts.view import view
 from harnessd.home.layout import Home, find_home
@@ -167,6 +168,8 @@ class Chat:
 
     async def _decision(self, approval: Approval) -> Resume | None:
         """What the person decides; None is later."""
+        if approval.question is not None:
+            return await self._answer(approval.id, approval.question)
         choices = {"y": ("allow", "once"), "s": ("allow", "session"), "a": ("allow", "always"), "n": ("deny", "once")}
         while True:
             answer = await self._lines.next(f"{ANSWERS} > ")
@@ -176,6 +179,19 @@ class Chat:
                 return Resume.model_validate({"approvalId": approval.id, "decision": decision, "scope": scope})
             if key == "l":
                 return None
+
+    async def _answer(self, approval_id: str, question: Question) -> Resume | None:
+        """What the person says to a server's question; None is later."""
+        decisions = {"y": "allow", "n": "deny", "c": "cancel"}
+        while True:
+            said = await self._lines.next(f"{WAYS if question.url is None else VISITED} > ")
+            key = (said or "l").strip()[:1].lower()
+            if key == "l":
+                return None
+            if key in decisions:
+                answer = await fill_in(question, self._lines, self._out) if key == "y" else {}
+                control = {"approvalId": approval_id, "decision": decisions[key], "arguments": answer or None}
+                return None if answer is None else Resume.model_validate(control)
 
     async def _command(self, name: str, session: Conversation, follower: Follower) -> None:
         out = self._out

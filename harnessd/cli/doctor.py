@@ -27,6 +27,7 @@ from harnessd.home.layout import TOOLS, Home, list_homes
 from harnessd.home.tools_file import StdioServer, read_tools
 from harnessd.models.models import Models
 from harnessd.models.prefixes import PROVIDERS, is_offline
+from harnessd.sandbox.probe import probe
 
 WANTED_PYTHON, WANTED_GIT = (3, 11), (2, 31)
 WANTED_BYTES = 200 * 1024 * 1024
@@ -71,7 +72,7 @@ def examine(settings: Settings, env: Mapping[str, str], *, deep: bool = False) -
     yield _folder("state", settings.state_dir)
     yield _templates()
     yield _watches(Path("/proc/sys/fs/inotify/max_user_watches"))
-    yield _sandbox(env)
+    yield from _sandbox(settings)
     yield from _models(settings, env)
     yield from _daemon(settings, env)
     if deep:
@@ -134,18 +135,13 @@ def _watches(path: Path) -> Check:
     return Check("inotify", "ok", f"{limit} watches")
 
 
-def _sandbox(env: Mapping[str, str]) -> Check:
-    program = shutil.which("bwrap", path=env.get("PATH"))
-    if program is None:
-        fix = "install bubblewrap, e.g. apt-get install bubblewrap"
-        return Check("sandbox", "warning", "no bubblewrap: an agent cannot run commands, checks or scripts", fix)
-    trial = [program, "--ro-bind", "/", "/", "--unshare-all", "--", "/bin/sh", "-c", "exit 0"]
-    try:
-        subprocess.run(trial, capture_output=True, timeout=10, check=True)
-    except (OSError, subprocess.SubprocessError):
-        fix = "allow unprivileged user namespaces, e.g. sysctl kernel.unprivileged_userns_clone=1"
-        return Check("sandbox", "warning", f"{program} is there but may not make namespaces", fix)
-    return Check("sandbox", "ok", program)
+def _sandbox(settings: Settings) -> Iterator[Check]:
+    confined = settings.sandbox.kind == "bubblewrap"
+    for found in probe(settings.sandbox.limits, confined=confined):
+        yield Check(found.name, found.status, found.detail, found.fix)
+    for folder in settings.sandbox.readable:
+        if not folder.exists():
+            yield Check("readable", "warning", f"{folder} does not exist", f"mend sandbox.readable in {FILE}")
 
 
 def _models(settings: Settings, env: Mapping[str, str]) -> Iterator[Check]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harnessd.errors import RunNotFound, SessionNotFound, UsageError
-from harnessd.facts.event import Event, MessageCreated, MessageQueued, RunStarted, SessionCreated
+from harnessd.facts.event import Event, MessageCreated, MessageQueued, RunStarted, SessionCreated, ToolApprovalRequired
 from harnessd.facts.message import UserMessage, text_of
 from harnessd.home.layout import Home
 from harnessd.ids import check_id
@@ -125,7 +125,7 @@ def find_approval(home: Home, approval_id: str) -> SessionPlace:
     """The session in which that approval was asked for. Raises `UsageError`, `InvalidName`."""
     mark = b'"id":"' + check_id(approval_id, "apr").encode() + b'"'
     for place in session_places(home):
-        if _mentions(place.path, mark):
+        if _mentions(place.path, mark) and any(_asks(event, approval_id) for event in place.events()):
             return place
     hint = f"harnessd sessions {_named(home)} says what waits"
     raise UsageError(f"there is no approval {approval_id}", where=str(home.path), hint=hint)
@@ -171,6 +171,11 @@ def _message_id(event: Event) -> str:
 
 def _text(event: Event) -> str:
     return text_of(event.message) if isinstance(event, MessageQueued | MessageCreated) else ""
+
+
+def _asks(event: Event, approval_id: str) -> bool:
+    """Whether the approval is asked for here, and not below, of which the sessions above keep a note."""
+    return isinstance(event, ToolApprovalRequired) and event.approval.id == approval_id
 
 
 def _mentions(path: Path, mark: bytes) -> bool:

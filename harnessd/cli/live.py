@@ -2,6 +2,7 @@
 
 from typing import Protocol
 
+from harnessd.cli.harmless import one_line
 from harnessd.cli.output import Output
 from harnessd.cli.render import approval_text, call_text, result_line, told
 from harnessd.facts.event import (
@@ -11,14 +12,16 @@ from harnessd.facts.event import (
     HomeChanged,
     MessageCreated,
     ToolApprovalRequired,
+    ToolApprovalResolved,
     ToolCallCompleted,
     ToolCallCreated,
+    ToolCallDelta,
     ToolCallRunning,
     TurnStarted,
     write_event,
 )
 from harnessd.facts.message import AssistantMessage, JsonObject, text_of
-from harnessd.facts.state import OpenCall, State
+from harnessd.facts.state import State
 from harnessd.home.layout import MEMORY
 
 
@@ -36,7 +39,7 @@ class Screen(Protocol):
 
 def screen_for(out: Output, state: State) -> Screen:
     """The screen that suits the output, for a session as it stands: for a person or for a program."""
-    return Records(out) if out.as_json else Live(out, state.active_run.calls if state.active_run else ())
+    return Records(out) if out.as_json else Live(out, state)
 
 
 class Records:
@@ -57,12 +60,15 @@ class Records:
 class Live:
     """Text on standard output as it comes, tool calls and what else happens as short lines on standard error."""
 
-    def __init__(self, out: Output, calls: tuple[OpenCall, ...] = ()) -> None:
+    def __init__(self, out: Output, state: State | None = None) -> None:
+        calls = state.active_run.calls if state and state.active_run else ()
+        pending = state.pending_approvals if state else ()
         self._out = out
         self._written: dict[str, int] = {}
         self._current = ""
         self._arguments: dict[str, JsonObject | None] = {one.call.id: one.arguments for one in calls}
         self._names = {one.call.id: one.call.name for one in calls}
+        self._questions = {one.id for one in pending if one.question is not None}
         self._own_paths: set[str] = set()
         self._in_line = False
         self._passing = False
@@ -83,6 +89,8 @@ class Live:
                 self._names[item.tool_call_id] = item.tool_name
             case ToolCallRunning(tool_call_id=call):
                 self._pass(f"  · {call_text(self._names.get(call, 'tool'), self._arguments.get(call))}")
+            case ToolCallDelta(stream="output", text=text) if text.strip():
+                self._pass(f"    {one_line(text.strip().splitlines()[-1], 76)}")
             case ToolCallCompleted(tool_call_id=call):
                 self._names.pop(call, None)
                 arguments = self._arguments.pop(call, None)
@@ -90,9 +98,14 @@ class Live:
                     self._own_paths.add(_changed_path(arguments))
                 self._note(result_line(item, arguments, self._out.side))
             case ToolApprovalRequired(approval=approval):
+                if approval.question is not None:
+                    self._questions.add(approval.id)
                 self._note(approval_text(approval, self._out.side))
             case HomeChanged(paths=paths) if paths and self._own_paths.issuperset(map(_as_changed, paths)):
                 self._own_paths.clear()  # the call's own line told it
+            case ToolApprovalResolved(arguments=given) if given is not None and item.approval_id not in self._questions:
+                self._arguments[item.tool_call_id] = given  # the person's, with which the call is made
+                self._note(told(item, self._out.side) or "")
             case Event():
                 if line := told(item, self._out.side):
                     self._note(line)

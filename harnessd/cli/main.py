@@ -34,6 +34,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "show": ("harnessd.cli.sessions", "Show what was said and done in a session or a run."),
     "log": ("harnessd.cli.history", "Tell how an agent changed: who learned what, when and why."),
     "why": ("harnessd.cli.history", "Tell which version of which file a run used."),
+    "permissions": ("harnessd.cli.permissions", "Tell what an agent may do, or explain one call layer by layer."),
     "lint": ("harnessd.cli.lint", "Find what should be mended in a home."),
     "fsck": ("harnessd.cli.fsck", "Check every journal, checkpoint and artifact of a home."),
     "trust": ("harnessd.cli.trust", "Let a home that came from elsewhere start its processes."),

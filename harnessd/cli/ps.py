@@ -32,7 +32,7 @@ def ps(agent: str | None, out: Output, flags: Flags) -> int:
     for one in found:
         _tell(one, out)
     if not found and not out.as_json:
-        out.note("nothing runs, and nothing waits for you")
+        out.note(f"nothing runs, and nothing waits for you{_where(agent, workspaces)}")
     return 0
 
 
@@ -65,8 +65,13 @@ def tell_waiting_across(agent: str | None, workspaces: Path, out: Output) -> int
     for one in found:
         _tell(one, out)
     if not found and not out.as_json:
-        out.note("nothing waits for you")
+        out.note(f"nothing waits for you{_where(agent, workspaces)}")
     return 0
+
+
+def _where(agent: str | None, workspaces: Path) -> str:
+    """Homes elsewhere were not looked at."""
+    return "" if agent else f" in the homes of {workspaces}"
 
 
 def _tell(one: UnderWay, out: Output) -> None:

@@ -6,6 +6,7 @@ import orjson
 
 from harnessd.cli.harmless import harmless, one_line
 from harnessd.cli.output import Style
+from harnessd.cli.question import question_text
 from harnessd.cli.when import moment
 from harnessd.facts.event import (
     ContextCompacted,
@@ -64,7 +65,8 @@ def told(event: Event, style: Style) -> str | None:
             said = f"the model failed ({one_line(failure.message or failure.kind)}); "
             return style.odd(said + how.get(action, "it is asked again"))
         case HomeProblem(problem=problem):
-            return problem_line(problem, style)
+            of_server = problem.severity == "error" and problem.code.startswith("mcp-")  # `mcp.failed` told it
+            return None if of_server else problem_line(problem, style)
         case HomeChanged(paths=paths):
             return style.dim(
                 f"the home changed: {', '.join(paths)}" if paths else "the home changed since this run began"
@@ -84,8 +86,9 @@ def told(event: Event, style: Style) -> str | None:
             return style.odd("this run was interrupted and goes on")
         case ToolApprovalResolved(outcome=outcome, by=by, scope=scope):
             wider = f", for {'this session' if scope == 'session' else 'good'}" if scope != "once" else ""
+            wider += f": {one_line(event.rule)}" if wider and event.rule else ""
             return style.dim(f"approval {event.approval_id}: {outcome}{f' by {by}' if by else ''}{wider}")
-        case RunFinished(reason=reason) if reason != "completed":
+        case RunFinished(reason=reason) if reason != "completed" or event.detail:
             return ending(event, style)
     return None
 
@@ -98,7 +101,7 @@ def ending(event: RunFinished, style: Style) -> str:
     text = f"the run ended: {said}" + (f": {detail}" if detail else "")
     if failure and failure.hint:
         text += f"\n  {harmless(failure.hint)}"
-    return style.odd(text) if event.reason == "stopped" else style.bad(text)
+    return style.odd(text) if event.reason in {"stopped", "completed"} else style.bad(text)
 
 
 def result_line(event: ToolCallCompleted, arguments: Mapping[str, object] | None, style: Style) -> str:
@@ -112,7 +115,8 @@ def result_line(event: ToolCallCompleted, arguments: Mapping[str, object] | None
         line += style.dim(f"  {event.duration_ms / 1000:.1f} s")
     if event.status != "ok":
         first = next((part.text for part in event.parts if isinstance(part, TextPart)), "")
-        why = event.failure.message if event.failure and event.failure.message else first
+        said = event.failure.message if event.failure and event.failure.kind != "tool_error" else ""
+        why = said or first  # of a tool that reports an error, its own words
         line += f"\n    {style.bad(event.status.replace('_', ' '))} {one_line(why, WHY_WIDTH)}".rstrip()
     return line
 
@@ -128,8 +132,13 @@ def call_text(tool: str, arguments: Mapping[str, object] | None) -> str:
 
 
 def approval_text(approval: Approval, style: Style) -> str:
-    """What waits for a person: the whole call, why it is asked, and the diff if it would change a file."""
+    """What waits for a person: the whole call, why it is asked, and the diff if it would change a file.
+
+    Of a call that was allowed and whose server has a question: the question.
+    """
     lines = [style.odd("? ") + style.bold(call_text(approval.tool_name, approval.arguments)) + f"  {approval.id}"]
+    if approval.question is not None:
+        return "\n".join([*lines, question_text(approval.question, style)])
     lines.append(f"  {decision_text(approval.policy)}")
     if approval.diff:
         lines.append(diff_text(approval.diff, style))

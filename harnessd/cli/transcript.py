@@ -22,6 +22,7 @@ from harnessd.facts.event import (
     RunStarted,
     SessionCreated,
     ToolApprovalRequired,
+    ToolApprovalResolved,
     ToolCallCompleted,
     ToolCallCreated,
     ToolCallRunning,
@@ -39,6 +40,7 @@ def transcript(events: Iterable[Event], style: Style, *, whole: bool = False) ->
     """The lines of a transcript. `whole`: results in full length, and the notes of the harness to the model."""
     arguments: dict[str, JsonObject | None] = {}
     decisions: dict[str, Decision] = {}
+    questions: set[str] = set()
     for event in events:
         match event:
             case SessionCreated():
@@ -58,7 +60,13 @@ def transcript(events: Iterable[Event], style: Style, *, whole: bool = False) ->
             case ToolCallRunning():
                 decisions[event.tool_call_id] = event.decision
             case ToolApprovalRequired(approval=approval):
+                if approval.question is not None:
+                    questions.add(approval.id)
                 yield approval_text(approval, style)
+            case ToolApprovalResolved(tool_call_id=call):
+                if event.arguments is not None and event.approval_id not in questions:
+                    arguments[call] = event.arguments
+                yield from filter(None, [told(event, style)])
             case ToolCallCompleted(tool_call_id=call):
                 yield result_line(event, arguments.pop(call, None), style)
                 decision = event.decision or decisions.pop(call, None)
@@ -68,7 +76,11 @@ def transcript(events: Iterable[Event], style: Style, *, whole: bool = False) ->
             case TurnFinished(usage=usage, duration_ms=duration):
                 yield style.dim(f"  {duration / 1000:.1f} s, {usage_text(usage)}")
             case RunFinished():
-                yield ending(event, style) if event.reason != "completed" else style.good("completed")
+                yield (
+                    style.good("completed")
+                    if event.reason == "completed" and not event.detail
+                    else ending(event, style)
+                )
                 yield style.dim(f"{event.turns} turns, {event.duration_ms / 1000:.1f} s, {usage_text(event.usage)}")
             case UnknownEvent(type=kind):
                 yield style.dim(f"  ({harmless(kind)}, written by a newer version)")

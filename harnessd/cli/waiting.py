@@ -3,6 +3,7 @@
 import shlex
 
 from harnessd.cli.output import Output
+from harnessd.cli.question import HELD, options
 from harnessd.cli.reach import Accepted
 from harnessd.cli.render import approval_text, call_text
 from harnessd.cli.standing import Standing
@@ -16,10 +17,15 @@ def tell_waiting(agent: str, state: State, out: Output) -> None:
         return  # the events say it
     seen = view(state)
     below = tuple(one.approval for one in seen.approval_banner.below)
+    for approval in below:
+        out.note(approval_text(approval, out.side))  # asked for in a session that is not on the screen
     for approval in (*seen.approval_banner.approvals, *below):
         out.note(f"waiting for you: {out.side.bold(approval.id)}")
-        out.note(f"  harnessd approve {shlex.quote(agent)} {approval.id}")
+        asked = approval.question
+        out.note(f"  harnessd approve {shlex.quote(agent)} {approval.id}{options(asked) if asked else ''}")
         out.note(f"  harnessd deny {shlex.quote(agent)} {approval.id}")
+        if asked is not None and asked.way == "held":
+            out.note(f"  {HELD}")
     if seen.run_status == "parked":
         out.note(f"the run {seen.run_id} is parked: it was interrupted and goes on when you say so")
         out.note(f"  harnessd approve {shlex.quote(agent)} {seen.run_id}")
@@ -50,7 +56,8 @@ def tell_queued(answer: Accepted, state: State, when_busy: str, out: Output) -> 
 def tell_way_on(agent: str, how: Standing, out: Output) -> None:
     """What a person can do about a session that waits or is parked, as lines below its own."""
     for approval in how.approvals:
-        call = call_text(approval.tool_name, approval.arguments)
-        out.line(f"  {out.style.odd('?')} {call}  harnessd approve {shlex.quote(agent)} {approval.id}")
+        call, asked = call_text(approval.tool_name, approval.arguments), approval.question
+        way = f"harnessd approve {shlex.quote(agent)} {approval.id}{options(asked) if asked else ''}"
+        out.line(f"  {out.style.odd('?')} {call}  {way}")
     if how.status == "parked":
         out.line(f"  {out.style.odd('?')} it goes on with: harnessd approve {shlex.quote(agent)} {how.run_id}")

@@ -19,6 +19,7 @@ from harnessd.facts.event import (
     RunFinished,
     ToolCallCompleted,
     ToolCallCreated,
+    ToolCallDelta,
     TurnRetried,
 )
 from harnessd.facts.message import AssistantMessage, TextPart
@@ -93,6 +94,29 @@ def test_a_file_gets_the_text_as_it_is() -> None:
     out = io.StringIO()
     Live(Output(out=out, err=io.StringIO())).show(message("a\x1b[1mb"))
     assert out.getvalue() == "a\x1b[1mb\n"
+
+
+def test_a_commands_last_line_passes_by_on_a_terminal_and_is_harmless() -> None:
+    pieces = [
+        ToolCallDelta(message_id="msg_1", offset=0, text="one\ntwo\n", tool_call_id="call_1", stream="output"),
+        ToolCallDelta(message_id="msg_1", offset=8, text="\n", tool_call_id="call_1", stream="output"),
+        ToolCallDelta(message_id="msg_1", offset=9, text="thr\x1b[2Jee\n", tool_call_id="call_1", stream="output"),
+        ToolCallDelta(message_id="msg_1", offset=0, text='{"command', tool_call_id="call_1"),
+    ]
+    out, err = Terminal(), Terminal()
+    live = Live(Output(out=out, err=err))
+    for piece in pieces:
+        live.show(piece)
+    live.rest()
+    shown = re.sub(r"\x1b\[2m|\x1b\[0m", "", err.getvalue())
+    assert shown == "    two\r\x1b[K    thr[2Jee\r\x1b[K"
+    assert out.getvalue() == ""
+    plain = io.StringIO()
+    live = Live(Output(out=io.StringIO(), err=plain))
+    for piece in pieces:
+        live.show(piece)
+    live.rest()
+    assert plain.getvalue() == ""
 
 
 def test_colour_only_on_a_terminal_and_never_against_no_color(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,8 @@
 """Does `run` say it, show it, and end with the code that tells how?"""
 
 import json
+import os
+import re
 import signal
 from pathlib import Path
 
@@ -151,3 +153,49 @@ def test_f6_a_reader_that_goes_away_does_not_change_the_run() -> None:
     assert process.wait(60) == 0, err
     assert "Traceback" not in err
     assert harnessd("sessions", "ada", "--json").records[0]["status"] == "completed"
+
+
+def test_a_call_is_shown_with_the_arguments_that_a_person_gave_it() -> None:
+    make()
+    assert harnessd("run", "ada", "run touch one").code == 3
+    [approval] = harnessd("sessions", "ada", "--json").records[0]["waiting"]
+    said = harnessd("approve", "ada", approval, "--argument", "command=touch two")
+    shown = harnessd("show", "ada", "last")
+    for text in (said.err, shown.out):
+        assert "execute(touch two)" in text
+        assert "✓ execute(touch one)" not in text
+        assert "✗ execute(touch one)" not in text
+
+
+def test_f1_what_a_subagent_asks_for_is_shown_and_decided_from_the_command_line() -> None:
+    home = make(subagents__scout_md="---\nname: scout\ndescription: Looks.\n---\nLook.\n")
+    said = harnessd("run", "ada", "delegate to scout: in AGENTS.md replace Short with Brief")
+    assert said.code == 3
+    assert "+- Answer first, explain after. Brief beats" in said.err
+    above, below = home.glob("agents/main/sessions/*.jsonl"), home.glob("agents/scout/sessions/*.jsonl")
+    for path, at in ((next(below), 1), (next(above), 2)):
+        os.utime(path, (at, at))  # whichever of them was written last
+    approval = re.search(r"harnessd approve ada (apr_\S+)", said.err)
+    assert approval is not None
+    assert harnessd("approve", "ada", approval[1]).code == 0
+    assert "Brief" in (home / "AGENTS.md").read_text()
+
+
+def test_p5_a_wider_approval_names_its_rule_and_never_covers_changed_arguments() -> None:
+    home = make()
+    assert harnessd("run", "ada", "run touch one").code == 3
+    [approval] = harnessd("sessions", "ada", "--json").records[0]["waiting"]
+    refused = harnessd("approve", "ada", approval, "--scope", "always", "--argument", "command=touch two")
+    assert refused.code == 2, refused
+    assert "allowed once" in refused.err
+    assert "execute" not in (home / "tools.json").read_text()
+    said = harnessd("approve", "ada", approval, "--scope", "always")
+    assert "for good: execute(touch one)" in said.err
+    assert "execute(touch one)" in (home / "tools.json").read_text()
+
+
+def test_a_check_that_fails_to_the_end_is_told_to_the_person() -> None:
+    make(tools_json='{"checks": [{"before": "finish", "command": "false"}]}')
+    said = harnessd("run", "ada", "say done")
+    assert "the run ended: completed: The check `false` failed (exit 1)" in said.err
+    assert "The check `false` failed (exit 1)" in harnessd("show", "ada", "last").out
