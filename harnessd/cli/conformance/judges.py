@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 
 from harnessd.cli.conformance.evidence import Evidence, Finding, Journal, of_kind
-from harnessd.cli.conformance.scenarios import REPORT_TEXT
+from harnessd.cli.conformance.scenarios import EFFECTS, NOTE, NOTE_AGAIN, REPORT_TEXT
 from harnessd.facts.event import (
     ArtifactCreated,
     ArtifactUpdated,
@@ -164,7 +164,7 @@ def does_what_it_reports(evidence: Evidence) -> Found:
         results = {event.tool_call_id: event for event in of_kind(journal.events, ToolCallCompleted)}
         for call in of_kind(journal.events, ToolCallCreated):
             result = results.get(call.tool_call_id)
-            if result is None or not call.tool_name.startswith("mcp__"):
+            if result is None or not _is_counted(call):
                 continue
             effects = len(by_call.get(call.idempotency_key, ()))
             if result.status == "ok" and not effects:
@@ -416,6 +416,12 @@ def _by_call(evidence: Evidence) -> dict[str, list[str]]:
     for effect in evidence.effects:
         found.setdefault(effect.call, []).append(f"{effect.tool} {effect.key}")
     return found
+
+
+def _is_counted(call: ToolCallCreated) -> bool:
+    """Whether the call writes down its effect."""
+    of_ours = call.tool_name.startswith("mcp__") or call.tool_name in {NOTE, NOTE_AGAIN}
+    return of_ours or EFFECTS in str((call.arguments or {}).get("command", ""))
 
 
 def _starts(evidence: Evidence) -> Counter[str]:

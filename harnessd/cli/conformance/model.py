@@ -4,7 +4,7 @@ It holds no count of its own, so that a request which is made again after a kill
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from harnessd.cli.conformance.evidence import Asked
 from harnessd.cli.conformance.scenarios import BELOW, Scenario, Step, Use
@@ -17,14 +17,18 @@ TOO_LONG = Refusal(400, {"error": {"code": "context_length_exceeded", "message":
 
 
 class Model:
-    """Answers requests and keeps them. `on_request` is told the number of each before it is answered."""
+    """Answers requests and keeps them. `on_request` is told the number of each before it is answered.
 
-    def __init__(self, scenario: Scenario, on_request: Callable[[int], None]) -> None:
+    `endless` is a command that never ends.
+    """
+
+    def __init__(self, scenario: Scenario, on_request: Callable[[int], None], endless: str) -> None:
         self.life = 0
         self.asked: list[Asked] = []
         self.offered: tuple[str, ...] = ()
         self._scenario = scenario
         self._on_request = on_request
+        self._endless = endless
 
     def __call__(self, request: Request) -> ScriptedReply:
         """The answer to one request of the chat wire."""
@@ -41,21 +45,24 @@ class Model:
         if who == "main" and self._scenario.window and _size(messages) > self._scenario.window:
             return TOO_LONG
         steps = self._scenario.below if task else self._scenario.steps
-        return _answer(steps, step, task[1] if task else "")
+        return _answer(steps, step, {"{n}": task[1] if task else "", "{endless}": self._endless})
 
 
-def _answer(steps: tuple[Step, ...], done: int, number: str) -> Answer:
+def _answer(steps: tuple[Step, ...], done: int, words: Mapping[str, str]) -> Answer:
     if done >= len(steps):
         return Answer(f"Step {done + 1}. Done.")
     step = steps[done]
-    return Answer(f"Step {done + 1}. {step.text}", calls=tuple(_call(use, number) for use in step.uses))
+    return Answer(f"Step {done + 1}. {step.text}", calls=tuple(_call(use, words) for use in step.uses))
 
 
-def _call(use: Use, number: str) -> Call:
-    arguments = {
-        key: value.replace("{n}", number) if isinstance(value, str) else value for key, value in use.arguments.items()
-    }
-    return Call(use.tool, arguments)
+def _call(use: Use, words: Mapping[str, str]) -> Call:
+    return Call(use.tool, {key: _filled(value, words) for key, value in use.arguments.items()})
+
+
+def _filled(value: object, words: Mapping[str, str]) -> object:
+    for word, meant in words.items() if isinstance(value, str) else ():
+        value = str(value).replace(word, meant)
+    return value
 
 
 def _said(message: JsonObject) -> str:

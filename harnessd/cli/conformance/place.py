@@ -10,7 +10,19 @@ from harnessd.cli.conformance import tally
 from harnessd.cli.conformance.door import AGENT
 from harnessd.cli.conformance.evidence import Effect, Journal, Stored
 from harnessd.cli.conformance.points import Point
-from harnessd.cli.conformance.scenarios import FACT, HANG, LOOK, PAY, PUT, SERVER, Scenario
+from harnessd.cli.conformance.scenarios import (
+    ASK,
+    EFFECTS,
+    FACT,
+    HANG,
+    LOOK,
+    NOTE,
+    NOTE_AGAIN,
+    PAY,
+    PUT,
+    SERVER,
+    Scenario,
+)
 from harnessd.facts.event import Event
 from harnessd.facts.message import JsonObject
 from harnessd.home import history
@@ -22,6 +34,8 @@ from harnessd.journal.records import Record, open_to_read, scan
 
 TOKEN = "conformance-token-of-no-secret-at-all"  # noqa: S105
 """The daemons of the kit listen on loopback for seconds and guard nothing."""
+
+FREE = "bypassPermissions"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,14 +72,23 @@ class Place:
     def prepare(self, scenario: Scenario, point: Point, model_url: str) -> None:
         """Makes the home as the scenario needs it, and the operator's settings. Blocks."""
         self.state.mkdir(parents=True)
-        settings = {"model": "openai/scripted", "apiBase": f"{model_url}/v1"}
+        settings: JsonObject = {"model": "openai/scripted", "apiBase": f"{model_url}/v1"}
+        if scenario.free:
+            settings["ceiling"] = {"mode": FREE}
         (self.state / "harnessd.yaml").write_text(json.dumps(settings), encoding="utf-8")
         create(self.home.path, trust=TrustStore(self.state))
+        if scenario.free:
+            agents = self.home.path / "AGENTS.md"
+            agents.write_text(f"---\nmode: {FREE}\n---\n{agents.read_text(encoding='utf-8')}", encoding="utf-8")
         (self.home.path / "tools.json").write_text(json.dumps(self._tools(scenario, point), indent=2), encoding="utf-8")
 
     def spare_the_next(self) -> None:
-        """From here on no effect kills a daemon. Blocks."""
-        self._effects.with_suffix(tally.DONE).touch()
+        """From here on no daemon is to be killed at an effect. Blocks."""
+        self._effects.with_suffix(tally.REACHED).touch()
+
+    def reached(self) -> bool:
+        """Whether the effect at which the daemon is to be killed is under way. Blocks."""
+        return self._effects.with_suffix(tally.REACHED).exists()
 
     def daemon(self) -> tuple[int, str] | None:
         """The pid and address of the daemon that is up, as its own file says."""
@@ -81,10 +104,12 @@ class Place:
         return tuple(_journal(path) for path in paths)
 
     def effects(self) -> tuple[Effect, ...]:
-        """What the tools did, as they wrote it down. Blocks."""
-        path = self._effects
-        lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-        return tuple(Effect(**json.loads(line)) for line in lines)
+        """What the server's tools and the commands did, as they wrote it down. Blocks."""
+        return (*self.served(), *_effects(self.home.path / "work" / EFFECTS))
+
+    def served(self) -> tuple[Effect, ...]:
+        """What the server's tools did: at each of these the daemon can be killed. Blocks."""
+        return _effects(self._effects)
 
     def stored(self) -> tuple[Stored, ...]:
         """Every file among the artifacts. Blocks."""
@@ -124,25 +149,46 @@ class Place:
         return note
 
     def _tools(self, scenario: Scenario, point: Point) -> JsonObject:
-        arguments = ["-I", "-S", str(tally.__file__), str(self._effects), str(self.state / "daemon.json")]
+        arguments = ["-I", "-S", str(tally.__file__), str(self._effects)]
         if point.kind in {"before_effect", "after_effect"}:
             arguments += [point.kind, str(int(point.at))]
         checks = [
-            {**check, "command": check["command"].replace("{endless}", self._command())} for check in scenario.checks
+            {**check, "command": check["command"].replace("{endless}", self.endless_command)}
+            for check in scenario.checks
         ]
-        allowed = {LOOK, PUT, PAY, HANG} - set(scenario.ask)
+        allowed = {LOOK, PUT, PAY, HANG, ASK} - set(scenario.ask)
         server = {"command": sys.executable, "args": arguments, "trust": "local"}
         return {
             "mcpServers": {SERVER: server} if scenario.counts else {},
-            "allow": [*sorted(allowed), "write(work/**)"],
+            "scripts": [_script(name, idempotent=name == NOTE_AGAIN) for name in (NOTE, NOTE_AGAIN)],
+            "allow": [*sorted(allowed), NOTE, NOTE_AGAIN, "write(work/**)"],
             "ask": list(scenario.ask),
             "checks": checks,
         }
 
-    def _command(self) -> str:
+    @property
+    def endless_command(self) -> str:
         """A command that begins processes which won't end when asked, in a session of their own too."""
         inner = f"trap '' TERM; sleep 600; : {self.endless}"
         return f'setsid sh -c "{inner}" & sh -c "{inner}"; : {self.endless}'
+
+
+def _script(name: str, *, idempotent: bool) -> JsonObject:
+    """A script that writes down its effect; its only argument is a word."""
+    effect = f'{{"tool": "{name}", "key": "%s", "call": "%s", "pid": 0}}\\n'
+    key = """$(sed 's/.*: *"\\(.*\\)".*/\\1/')"""
+    return {
+        "name": name,
+        "description": "Notes a key.",
+        "command": f"""printf '{effect}' "{key}" "$HARNESSD_IDEMPOTENCY_KEY" >> {EFFECTS}""",
+        "inputSchema": tally.KEY,
+        "idempotent": idempotent,
+    }
+
+
+def _effects(path: Path) -> tuple[Effect, ...]:
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    return tuple(Effect(**json.loads(line)) for line in lines)
 
 
 def _journal(path: Path) -> Journal:

@@ -13,8 +13,16 @@ Check = Literal["approval", "resume", "stop", "artifact", "subagent"]
 CHECKS: tuple[Check, ...] = ("approval", "resume", "stop", "artifact", "subagent")
 
 SERVER = "tally"
-LOOK, PUT, PAY, HANG = (f"mcp__{SERVER}__{name}" for name in ("look", "put", "pay", "hang"))
-"""Tools of the kit's own MCP server: a reader, an idempotent writer, a plain writer, and one that never answers."""
+LOOK, PUT, PAY, HANG, ASK = (f"mcp__{SERVER}__{name}" for name in ("look", "put", "pay", "hang", "ask"))
+"""Tools of the kit's own MCP server: a reader, an idempotent writer, a plain writer, one that never answers, and an
+idempotent writer that asks a person first."""
+
+EXECUTE = "execute"
+EFFECTS = "effects.jsonl"
+"""The file in `work/` where commands write down what they did; like the server's own, no daemon knows of it."""
+
+NOTE, NOTE_AGAIN = "note", "note_again"
+"""Script tools of the home, which write down their effects there too: a plain writer and an idempotent one."""
 
 FACT = "The sky is blue"
 REPORT = "work/report.txt"
@@ -62,7 +70,7 @@ class Scenario:
     `steps` is what the main agent's model says before it says "Done.", `below` what a subagent's says. `ask` names
     tools that need a person. `window` is how many characters of messages fit into the model's context. `checks` is
     tools.json's. `patient`: the person decides nothing until the daemon was killed. `needs` names built-in tools that
-    the build must have, `sandbox` says that it must be able to run commands.
+    the build must have, `sandbox` says that it must be able to run commands. `free`: the agent may run any command.
     """
 
     name: str
@@ -77,6 +85,7 @@ class Scenario:
     patient: bool = False
     needs: tuple[str, ...] = ()
     sandbox: bool = False
+    free: bool = False
 
     @property
     def counts(self) -> bool:
@@ -105,6 +114,27 @@ def hang(key: str) -> Use:
     return Use(HANG, {"key": key})
 
 
+def ask(key: str) -> Use:
+    """An idempotent writer whose server asks a person, while the call waits."""
+    return Use(ASK, {"key": key})
+
+
+def command(key: str) -> Use:
+    """A command line that writes down its effect."""
+    effect = f'{{"tool": "{EXECUTE}", "key": "{key}", "call": "%s", "pid": 0}}'
+    return Use(EXECUTE, {"command": f"printf '{effect}\\n' \"$HARNESSD_IDEMPOTENCY_KEY\" >> {EFFECTS}"})
+
+
+def note(key: str) -> Use:
+    """A script that must not happen twice."""
+    return Use(NOTE, {"key": key})
+
+
+def note_again(key: str) -> Use:
+    """An idempotent script."""
+    return Use(NOTE_AGAIN, {"key": key})
+
+
 def delegate(number: int) -> Use:
     """A task for a subagent."""
     return Use("delegate", {"agent": "general", "task": f"{BELOW} {number}: do your part"})
@@ -121,6 +151,9 @@ SKILL = Use(
     },
 )
 WRITE_REPORT = Use("write", {"path": REPORT, "content": REPORT_TEXT})
+LIST = Use(EXECUTE, {"command": "ls"})
+ENDLESS = Use(EXECUTE, {"command": "{endless}"})
+ENDLESS_JOB = Use(EXECUTE, {"command": "{endless}", "background": True})
 PUBLISH = Use("artifact", {"path": REPORT, "title": "Report"})
 ALLOWED = Act("allow", "tool.approval_required")
 
@@ -146,12 +179,44 @@ SCENARIOS: tuple[Scenario, ...] = (
         ),
         ask=(PAY,),
     ),
+    Scenario(
+        "question",
+        "approval",
+        "a server asks a person while its call waits",
+        (Step((ask("a"),)), Step((pay("b"),))),
+        acts=(ALLOWED,),
+    ),
+    Scenario(
+        "question-later",
+        "approval",
+        "a server's question is answered after the daemon was killed while it waited",
+        (Step((look("a"), ask("b"))),),
+        acts=(ALLOWED,),
+        patient=True,
+    ),
     Scenario("text", "resume", "nothing but an answer"),
     Scenario("reader", "resume", "a reader", (Step((look("a"),)), Step((READ, TODO)))),
     Scenario("readers", "resume", "readers side by side", (Step((look("a"), look("b"), READ, look("c"))),)),
     Scenario("writer", "resume", "writers of the home", (Step((REMEMBER,)), Step((SKILL,)))),
     Scenario("idempotent", "resume", "an idempotent writer", (Step((put("a"), put("b"))),)),
     Scenario("mcp", "resume", "writers of an MCP server", (Step((pay("a"), pay("b"))), Step((pay("c"),)))),
+    Scenario(
+        "command",
+        "resume",
+        "commands, one that only reads among them",
+        (Step((command("a"), LIST)), Step((command("b"), pay("c"))), Step((command("d"),))),
+        needs=(EXECUTE,),
+        sandbox=True,
+        free=True,
+    ),
+    Scenario(
+        "script",
+        "resume",
+        "scripts of the home",
+        (Step((note("a"), note_again("b"))), Step((note("c"), look("d")))),
+        needs=(NOTE, NOTE_AGAIN),
+        sandbox=True,
+    ),
     Scenario(
         "compaction",
         "resume",
@@ -182,6 +247,16 @@ SCENARIOS: tuple[Scenario, ...] = (
         acts=(Act("stop", "tool.call.running", "write"),),
         checks=({"after": "write(work/**)", "command": "{endless}", "timeout": 60},),
         sandbox=True,
+    ),
+    Scenario(
+        "stop-command",
+        "stop",
+        "a stop while commands run that will not end, one of them in the background",
+        (Step((ENDLESS_JOB, ENDLESS, command("a"))),),
+        acts=(Act("stop", "tool.call.running", EXECUTE),),
+        needs=(EXECUTE,),
+        sandbox=True,
+        free=True,
     ),
     Scenario(
         "stop-subagent",

@@ -1,8 +1,8 @@
 """An MCP server whose tools write down each use of them, so that effects can be counted outside any journal.
 
-Standard library only, so that it starts at once. `python tally.py EFFECTS DAEMON [WHEN N]` appends each effect to
-the file EFFECTS. With WHEN (`before_effect` or `after_effect`) it kills the process named in the file DAEMON at the
-N-th effect, in the midst of the call.
+Standard library only, so that it starts at once. `python tally.py EFFECTS [WHEN N]` appends each effect to the file
+EFFECTS. With WHEN (`before_effect` or `after_effect`) it has the daemon killed at the N-th effect, in the midst of the
+call: it runs in a sandbox, from which no daemon can be reached, so it says that it is there and waits for its end.
 """
 
 import json
@@ -13,19 +13,21 @@ from pathlib import Path
 from typing import Any
 
 PROTOCOL = "2025-06-18"
-DONE = ".killed"
-"""The ending of a file beside EFFECTS: while it is there, nobody is killed."""
+REACHED = ".reached"
+"""The ending of a file beside EFFECTS: made when the point is reached. While it is there, no other is waited at."""
 
 KEY = {"type": "object", "properties": {"key": {"type": "string"}}, "required": ["key"], "additionalProperties": False}
+FORM = {"type": "object", "properties": {"much": {"type": "integer", "default": 1}}}
 TOOLS = [
     {"name": "look", "description": "Looks.", "inputSchema": KEY, "annotations": {"readOnlyHint": True}},
     {"name": "put", "description": "Puts.", "inputSchema": KEY, "annotations": {"idempotentHint": True}},
     {"name": "pay", "description": "Pays.", "inputSchema": KEY},
+    {"name": "ask", "description": "Asks, then puts.", "inputSchema": KEY, "annotations": {"idempotentHint": True}},
     {"name": "hang", "description": "Begins and never ends.", "inputSchema": KEY},
 ]
 
 
-def serve(effects: Path, daemon: Path, when: str, at: int) -> None:
+def serve(effects: Path, when: str, at: int) -> None:
     """Answers requests until the input ends."""
     for line in sys.stdin:
         request = json.loads(line)
@@ -38,8 +40,10 @@ def serve(effects: Path, daemon: Path, when: str, at: int) -> None:
                 result = {"protocolVersion": PROTOCOL, "capabilities": {"tools": {}}, "serverInfo": server}
             case "tools/list":
                 result = {"tools": TOOLS}
+            case "tools/call" if request["params"]["name"] == "ask" and not agreed(request["params"]):
+                result = {"content": [{"type": "text", "text": "declined"}], "isError": True}
             case "tools/call":
-                use(request["params"], effects, daemon, when, at)
+                use(request["params"], effects, when, at)
                 if request["params"]["name"] == "hang":
                     continue
                 result = {"content": [{"type": "text", "text": "done"}]}
@@ -52,11 +56,11 @@ def serve(effects: Path, daemon: Path, when: str, at: int) -> None:
         say({"jsonrpc": "2.0", "id": request["id"], "result": result})
 
 
-def use(params: dict[str, Any], effects: Path, daemon: Path, when: str, at: int) -> None:
+def use(params: dict[str, Any], effects: Path, when: str, at: int) -> None:
     """The effect: one line, with the key that the harness gave the call."""
     number = len(effects.read_bytes().splitlines()) + 1 if effects.exists() else 1
     if when == "before_effect" and number == at:
-        kill(daemon, effects)
+        be_killed(effects)
     meta = params.get("_meta") or {}
     told = {
         "tool": params["name"],
@@ -67,16 +71,28 @@ def use(params: dict[str, Any], effects: Path, daemon: Path, when: str, at: int)
     with effects.open("a", encoding="utf-8") as file:
         file.write(json.dumps(told) + "\n")
     if when == "after_effect" and number == at:
-        kill(daemon, effects)
+        be_killed(effects)
 
 
-def kill(daemon: Path, effects: Path) -> None:
-    """Kills the daemon that started this server, and with it, soon, this process; in a trial only once."""
-    done = effects.with_suffix(DONE)
-    if done.exists():
+def agreed(params: dict[str, Any]) -> bool:
+    """Asks the person behind the call, and waits for the answer."""
+    form = {"message": f"How much of {params['arguments']['key']}?", "requestedSchema": FORM}
+    say({"jsonrpc": "2.0", "id": "question", "method": "elicitation/create", "params": form})
+    for line in sys.stdin:
+        answer = json.loads(line)
+        if answer.get("id") == "question":
+            return bool(answer.get("result", {}).get("action") == "accept")
+    return False
+
+
+def be_killed(effects: Path) -> None:
+    """Waits for the death of the daemon that started this server, and so for its own; in a trial only once."""
+    reached = effects.with_suffix(REACHED)
+    if reached.exists():
         return
-    done.touch()
-    os.kill(json.loads(daemon.read_text(encoding="utf-8"))["pid"], signal.SIGKILL)
+    reached.touch()
+    while True:
+        signal.pause()
 
 
 def say(message: dict[str, Any]) -> None:
@@ -86,5 +102,5 @@ def say(message: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    _, where, whom, *point = sys.argv
-    serve(Path(where), Path(whom), *((point[0], int(point[1])) if point else ("", 0)))
+    _, where, *point = sys.argv
+    serve(Path(where), *((point[0], int(point[1])) if point else ("", 0)))

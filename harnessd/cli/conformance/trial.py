@@ -66,7 +66,7 @@ async def try_point(build: Build, scenario: Scenario, point: Point, folder: Path
 class _Trial:
     def __init__(self, build: Build, scenario: Scenario, point: Point, place: Place, seconds: float) -> None:
         self.place = place
-        self.model = Model(scenario, self._on_request)
+        self.model = Model(scenario, self._on_request, place.endless_command)
         self._build = build
         self._scenario = scenario
         self._point = point
@@ -93,7 +93,7 @@ class _Trial:
     def extent(self) -> Extent:
         """How much there was to be hit; of use if nothing was."""
         told = len(self._lives[0].told)
-        return Extent(self.place.steps(), len(self.place.effects()), len(self.model.asked), told, self._lasted)
+        return Extent(self.place.steps(), len(self.place.served()), len(self.model.asked), told, self._lasted)
 
     def gather(self, before: tuple[Journal, ...]) -> Evidence:
         """What there is to be judged. Blocks."""
@@ -148,6 +148,8 @@ class _Trial:
         async with anyio.create_task_group() as tasks:
             if seat.life == 0 and self._point.kind == "instant":
                 tasks.start_soon(self._kill_after, self._point.at * self._seconds)
+            if seat.life == 0 and self._point.kind in {"before_effect", "after_effect"}:
+                tasks.start_soon(self._kill_at_effect)
             with anyio.move_on_after(LIFE_SECONDS):
                 settled = await self._person.live(door, seat)
                 tasks.cancel_scope.cancel()
@@ -159,6 +161,15 @@ class _Trial:
     async def _kill_after(self, seconds: float) -> None:
         await anyio.sleep(seconds)
         self._kill()
+
+    async def _kill_at_effect(self) -> None:
+        """The server that makes the effects waits at the point until this happens."""
+
+        async def reached() -> bool:
+            return await anyio.to_thread.run_sync(self.place.reached)
+
+        if await _until(reached, LIFE_SECONDS):
+            self._kill()
 
     async def _before_stop(self) -> None:
         """A stop is of interest once there is something to stop."""
