@@ -1,1 +1,1 @@
-"""What a turn, a start and an idle session cost; run with `python -m benchmarks.turns`."""
+"""What turns, starts, idle sessions and tool calls cost: `python -m benchmarks.turns`, `python -m benchmarks.tools`."""
