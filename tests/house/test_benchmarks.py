@@ -1,9 +1,11 @@
 """Do the benchmarks still run? What they measure is for people to read, not for a test to judge."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
+from benchmarks import tools
 from benchmarks.bare import run_bare
 from benchmarks.homes import make_home
 from benchmarks.server import Kind, model_server
@@ -43,3 +45,12 @@ def test_o1_the_soak_holds_its_bounds_that_do_not_hang_on_speed(tmp_path: Path) 
     size = Size(sessions=4, repeats=1, runs=40, homes=3, idle=3, streams=3)
     missed = {row.name for row in measure(tmp_path, size) if row.missed and row.unit == ""}
     assert not missed
+
+
+def test_the_cost_of_a_tool_call_is_measured(tmp_path: Path) -> None:
+    rows = asyncio.run(tools.measure(tmp_path, tools.Size(rounds=1, calls=10, spawns=1)))
+    names = " ".join(row.name for row in rows)
+    assert all(word in names for word in ("gate and pipeline", "50 readers", "MCP", "sandbox"))
+    assert all(row.value > 0 for row in rows)
+    overlap = next(row for row in rows if row.name.startswith("50 readers: one by one"))
+    assert overlap.value > 2

@@ -14,6 +14,8 @@ HEAVY = {
     "git": "GitPython; the path of a call uses pygit2",
     "aiohttp": "only a run that calls a model needs it",
     "jsonschema": "only a run that calls a tool needs it",
+    "regex": "only a call whose schema holds an expression needs it",
+    "tree_sitter": "only a command line needs it",
     "markdown_it": "only a change of memory needs it",
 }
 OWNERS: dict[str, set[str]] = {
@@ -68,6 +70,15 @@ def test_no_module_loads_what_only_some_calls_need() -> None:
         if not (name.startswith(SERVES_HTTP) and found == ["aiohttp"])
     }
     assert loads == {}, {name: HEAVY[name] for names in loads.values() for name in names}
+
+
+def test_the_judge_of_command_lines_is_loaded_with_the_first_line() -> None:
+    looked = "import sys, harnessd.daemon.assemble; print(*(name for name in sys.modules if '.shell.' in name))"
+    outcome = subprocess.run(
+        [sys.executable, "-c", looked],
+        cwd=PACKAGE.parent, capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    assert outcome.stdout.strip() == ""
 
 
 def test_help_loads_nothing_heavy() -> None:

@@ -32,6 +32,9 @@ def test_the_five_minutes_run(tmp_path: Path) -> None:
     assert "Ahoy" not in said[0]
     assert "Ahoy" in said[1], "an edit is in force with the next call"
     assert "tea" in said[2], "what was learned is in the history"
+    [allowed] = [text for text in said if "waits for an approval" in text]
+    assert "ask, by mode" in allowed
+    assert "Allow execute(mkdir plans)" in allowed
 
 
 def test_the_daemon_runs_and_the_commands_find_it(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import skills_ref
 import yaml
 
 from harnessd.home.lint import lint_files
+from harnessd.home.tools_file import read_tools
 from tests.house.shell import run
 from tests.house.tree import ROOT, WORKSPACES, templates
 
@@ -66,6 +67,15 @@ def test_tools_start_nothing_and_reach_no_network(home: Path) -> None:
     servers = tools["mcpServers"]
     assert [name for name, server in servers.items() if server.get("enabled", True) or "url" in server] == []
     assert set(tools) <= {"mcpServers", "allow", "ask", "deny", "scripts", "results", "checks"}
+
+
+@pytest.mark.parametrize("home", HOMES)
+def test_what_the_homes_show_of_tools_json_is_valid(home: Path) -> None:
+    for path in home.rglob("*.md"):
+        for shown in re.findall(r"^ *```json\n(.*?)^ *```", path.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL):
+            tools, problems = read_tools(shown.encode())
+            assert tools is not None
+            assert problems == ()
 
 
 @pytest.mark.parametrize("skill", SKILLS)
