@@ -142,7 +142,7 @@ class Execute:
         elif not job.ended:
             with anyio.move_on_after(min(float(arguments.get("timeout", 0)), self.seconds.waited_for)):
                 await job.over.wait()
-        return _looked_at(job, _origin(self.sandbox_for(context)))
+        return _looked_at(job, _origin(job.sandbox))
 
 
 async def _wait_for(

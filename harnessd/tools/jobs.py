@@ -28,11 +28,15 @@ HEAD, TAIL = 20_000, 180_000
 
 @dataclass(eq=False)
 class Job:
-    """One command in the background. `ended` says how it ended, empty while it runs; `told`: the model knows that."""
+    """One command in the background. `sandbox` is what it was begun in, whatever the home grants by now.
+
+    `ended` says how it ended, empty while it runs; `told`: the model knows that.
+    """
 
     id: str
     session_id: str
     command: str
+    sandbox: Sandbox
     began: float = field(default_factory=time.monotonic)
     took: float = 0.0
     status: int | None = None
@@ -69,9 +73,9 @@ class Jobs:
         running = tuple(job.id for job in self._living(session_id))
         if len(running) >= AT_ONCE:
             return TooMany(running)
-        job = Job(new_id("job"), session_id, command)
+        job = Job(new_id("job"), session_id, command, sandbox)
         self._jobs[job.id] = job
-        refused: Unavailable | None = await self._tasks.start(self._live, job, sandbox, line, seconds)
+        refused: Unavailable | None = await self._tasks.start(self._live, job, line, seconds)
         if refused is not None:
             del self._jobs[job.id]
             return refused
@@ -119,7 +123,6 @@ class Jobs:
     async def _live(
         self,
         job: Job,
-        sandbox: Sandbox,
         line: Sequence[str],
         seconds: float,
         *,
@@ -129,7 +132,7 @@ class Jobs:
         cleaner, ended, began = Cleaner(), "stopped", False
         try:
             with job.scope:
-                async with sandbox.start(line) as started:
+                async with job.sandbox.start(line) as started:
                     if isinstance(started, Unavailable):
                         began = True
                         task_status.started(started)

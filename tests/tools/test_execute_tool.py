@@ -290,6 +290,17 @@ async def test_a_sessions_jobs_are_few_and_its_own(context: ToolContext, execute
     assert not execute.jobs.running("ses_1")
 
 
+@pytest.mark.parametrize("network", [True, False])
+async def test_w6_a_jobs_output_comes_from_where_it_was_begun(context: ToolContext, network: bool) -> None:
+    """What a header grants or takes back meanwhile makes no output trusted, and none foreign."""
+    granted = network
+    async with anyio.create_task_group() as tasks:
+        execute = Execute(lambda _: Sandbox(context.home.path, network=granted), Jobs(tasks), lambda _: False)
+        job = await begin(execute, context, "printf out")
+        granted = not network
+        assert (await look(execute, context, job, wait=5)).origin == ("remote" if network else "local")
+
+
 async def test_a_job_of_another_process_is_said_to_be_gone(context: ToolContext, execute: Execute) -> None:
     outcome = await look(execute, context, "job_01kbc3fqz-7h2m9xw")
     assert outcome.status == "error"
